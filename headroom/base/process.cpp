@@ -71,9 +71,13 @@ std::optional<ProcessFacts> ProcessTable::facts(const ProcessStat& process) cons
   if (::stat(folder.c_str(), &owner) != 0) return {};
   std::string command = read_file(folder / "cmdline").value_or("");
   while (!command.empty() && command.back() == '\0') command.pop_back();
-  // The request to headroom-engine, a document in JSON, is not for people.
-  if (const std::size_t program = command.find("headroom-engine"); program < command.find('\0'))
-    command.resize(std::min(command.size(), command.find(std::string_view("\0{", 2), program)));
+  // headroom-engine does the work of `headroom`; its request, a document in JSON, is not for
+  // people.
+  if (constexpr std::string_view kEngine = "headroom-engine";
+      command.substr(0, command.find('\0')).ends_with(kEngine)) {
+    command.replace(0, command.find('\0'), "headroom");
+    command.resize(std::min(command.size(), command.find(std::string_view("\0{", 2))));
+  }
   if (command.empty())
     command = "[" + std::string(trim(read_file(folder / "comm").value_or("?"))) + "]";
   // without_controls() turns the NULs between arguments into blanks.

@@ -30,7 +30,7 @@ struct OperatorWork {
 // A causal attention counts as a full one.
 [[nodiscard]] double product_operations(const OperatorWork& work);
 
-// Null `card`: an A100.
+// Null `card`: an A100 80GB.
 [[nodiscard]] double operator_seconds(const OperatorWork& work, const gpu::CatalogueCard* card);
 
 }  // namespace headroom::forecast

@@ -13,10 +13,6 @@ constexpr double kReachedBandwidth = 0.8;
 // Host memory, where offloaded optimizer states are updated; disk.
 constexpr double kHostBytesPerSecond = 50e9, kDiskBytesPerSecond = 3e9;
 
-const gpu::CatalogueCard& card_or_usual(const gpu::CatalogueCard* card) {
-  return card != nullptr ? *card : gpu::card_named("A100 80GB");
-}
-
 double bandwidth(const gpu::CatalogueCard& card) {
   const gpu::DeviceProfile* profile = gpu::find_profile(card.profile);
   const double reached = profile != nullptr
@@ -114,12 +110,16 @@ double exchange_seconds(const Forecast& forecast, const gpu::CatalogueCard& card
 
 }  // namespace
 
+const gpu::CatalogueCard& card_or_a100(const gpu::CatalogueCard* card) {
+  return card != nullptr ? *card : gpu::card_named("A100 80GB");
+}
+
 double effort_seconds(const Effort& effort, const gpu::CatalogueCard* card) {
-  return pass_seconds(effort, card_or_usual(card));
+  return pass_seconds(effort, card_or_a100(card));
 }
 
 double step_seconds(const Forecast& forecast, const gpu::CatalogueCard* card) {
-  const gpu::CatalogueCard& on = card_or_usual(card);
+  const gpu::CatalogueCard& on = card_or_a100(card);
   const double pass = pass_seconds(forecast.effort, on) + offload_seconds(forecast, on);
   return pass * static_cast<double>(forecast.settings.accumulation) +
          optimizer_seconds(forecast, on) + exchange_seconds(forecast, on);

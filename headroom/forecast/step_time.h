@@ -14,10 +14,13 @@
 
 namespace headroom::forecast {
 
-// Seconds for this work alone. Null `card`: an A100.
+// The card itself, or an A100 80GB for null.
+[[nodiscard]] const gpu::CatalogueCard& card_or_a100(const gpu::CatalogueCard* card);
+
+// Seconds for this work alone. Null `card`: an A100 80GB.
 [[nodiscard]] double effort_seconds(const Effort& effort, const gpu::CatalogueCard* card);
 
-// Seconds for the whole batch, accumulation included. Null `card`: an A100.
+// Seconds for the whole batch, accumulation included. Null `card`: an A100 80GB.
 [[nodiscard]] double step_seconds(const Forecast& forecast, const gpu::CatalogueCard* card);
 
 }  // namespace headroom::forecast

@@ -20,6 +20,11 @@ std::string list_of(const std::vector<const Card*>& cards) {
   return (cards.size() == 1 ? "GPU " : "GPUs ") + join(names, ", ");
 }
 
+std::string brief(GpuProcess process) {
+  if (process.command) process.command = without_folder(*process.command);
+  return describe(process);
+}
+
 // "GPUs 2, 3 are idle: 31.00 GiB each".
 void idle_cards(const std::vector<const Card*>& idle, const Machine& machine, Advice& advice) {
   if (idle.empty() || idle.size() == machine.cards.size()) return;
@@ -47,7 +52,7 @@ void who_could_move(const std::vector<const Card*>& idle, const Machine& machine
     if (room == idle.end()) continue;
     advice.lines.push_back(label(card) + " has " + to_string(card.memory->free) + " left for " +
                            counted(static_cast<long long>(jobs.size()), "job") + ": " +
-                           describe(*smallest) + " would fit on idle " + label(**room));
+                           brief(*smallest) + " would fit on idle " + label(**room));
   }
 }
 
@@ -61,7 +66,7 @@ void held_but_unused(const Machine& machine, Advice& advice) {
           (biggest == nullptr || *process.used > *biggest->used))
         biggest = &process;
     if (biggest == nullptr || *biggest->used < 1_GiB) continue;
-    advice.lines.push_back(label(card) + " computes nothing now, but " + describe(*biggest) +
+    advice.lines.push_back(label(card) + " computes nothing now, but " + brief(*biggest) +
                            " holds memory on it");
   }
 }
@@ -99,6 +104,11 @@ std::string next_command(const Machine& machine) {
 }
 
 }  // namespace
+
+std::string without_folder(const std::string& command) {
+  const std::size_t folder = command.substr(0, command.find(' ')).rfind('/');
+  return folder == std::string::npos ? command : command.substr(folder + 1);
+}
 
 // A card with withheld memory is not idle: a job that will use the memory is about to start.
 bool is_idle(const Card& card) {

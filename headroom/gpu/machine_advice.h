@@ -16,6 +16,10 @@ struct Advice {
 
 [[nodiscard]] Advice advise(const Machine& machine);
 
+// "python train.py" for "/opt/venv/bin/python train.py": a long folder would leave no room for the
+// program's name.
+[[nodiscard]] std::string without_folder(const std::string& command);
+
 // A card on which no process computes and none is about to start. A desktop may use it.
 [[nodiscard]] bool is_idle(const Card& card);
 

@@ -101,11 +101,10 @@ std::optional<UsedByLease> Attribution::used_on(const gpu::Card& card) {
   UsedByLease used;
   if (leases_.empty()) return used;
   for (const gpu::GpuProcess& process : *card.processes) {
-    if (!process.used || process.used->count == 0) continue;
     const std::string lease = lease_of(process, card.uuid);
     if (lease.empty()) continue;
-    used[lease] += *process.used;
     found_[{*process.pid, card.uuid}] = lease;
+    if (process.used && process.used->count > 0) used[lease] += *process.used;
   }
   return used;
 }

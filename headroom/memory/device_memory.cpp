@@ -6,9 +6,12 @@
 
 #include <array>
 #include <atomic>
+#include <map>
+#include <memory>
 #include <string>
 
 #include "headroom/base/error.h"
+#include "headroom/libtorch/operator_names.h"
 #include "headroom/memory/detail/cpu_memory.h"
 #include "headroom/no_cuda/load.h"
 
@@ -34,9 +37,17 @@ class CudaMemory final : public AcceleratorMemory {
   std::vector<allocator::SegmentInfo> snapshot(int index) override {
     return cuda_functions().snapshot(index);
   }
+  // One at a time: History has a lock.
   void record(int index, trace::Recorder* recorder) override {
     cuda_functions().record(index, recorder);
+    if (recorder != nullptr)
+      names_.try_emplace(index, std::make_unique<libtorch::OperatorNames>());
+    else
+      names_.erase(index);
   }
+
+ private:
+  std::map<int, std::unique_ptr<libtorch::OperatorNames>> names_;  // of recorded cards
 };
 
 DeviceMemory* find(c10::DeviceType type) {

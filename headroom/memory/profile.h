@@ -86,7 +86,7 @@ enum class GroupBy : std::uint8_t { operation, shape, module };
 struct ProfileRow {
   std::string name;  // "" as a module: the whole profile, or work of no known module
   CallKind kind = CallKind::operation;
-  std::int64_t calls = 0;   // of a module: of its operators; without calls: allocations
+  std::int64_t calls = 0;   // of a module: of its operators and ranges; without calls: allocations
   std::string shapes = {};  // as JSON; empty if its calls differ
   double cpu_s = 0, self_cpu_s = 0;
   std::optional<double> device_s = {}, self_device_s = {};  // empty: no device

@@ -13,14 +13,11 @@ namespace headroom::memory {
 namespace {
 
 constexpr std::size_t kBetween = 2, kLeastName = 20, kRoomForNames = 32;
-constexpr int kAlways = 9;
+using detail::Figure;
 
 struct Column {
-  std::string key, heading;
-  std::string (*text)(const ProfileRow&);
-  double (*figure)(const ProfileRow&);
-  int use;  // columns of less use are left out first
-  bool of_device = false;
+  Figure figure;
+  std::size_t width;
 };
 
 // Three digits: "1.34 ms".
@@ -44,36 +41,11 @@ std::string bytes_text(Bytes bytes) {
   return bytes.count == 0 ? "-" : to_string(bytes);
 }
 
-const std::vector<Column>& all_columns() {
-  static const std::vector<Column> columns{
-      {"calls", "calls", [](const ProfileRow& row) { return std::to_string(row.calls); },
-       [](const ProfileRow& row) { return static_cast<double>(row.calls); }, kAlways},
-      {"self_bytes", "self mem", [](const ProfileRow& row) { return bytes_text(row.self_bytes); },
-       [](const ProfileRow& row) { return static_cast<double>(row.self_bytes.count); }, kAlways,
-       true},
-      {"total_bytes", "total mem",
-       [](const ProfileRow& row) { return bytes_text(row.total_bytes); },
-       [](const ProfileRow& row) { return static_cast<double>(row.total_bytes.count); }, kAlways,
-       true},
-      {"self_kept_bytes", "self kept",
-       [](const ProfileRow& row) { return bytes_text(row.self_kept); },
-       [](const ProfileRow& row) { return static_cast<double>(row.self_kept.count); }, 1},
-      {"self_cpu_bytes", "self CPU mem",
-       [](const ProfileRow& row) { return bytes_text(row.self_cpu_bytes); },
-       [](const ProfileRow& row) { return static_cast<double>(row.self_cpu_bytes.count); }, 2},
-      {"cpu_bytes", "CPU mem", [](const ProfileRow& row) { return bytes_text(row.cpu_bytes); },
-       [](const ProfileRow& row) { return static_cast<double>(row.cpu_bytes.count); }, 4},
-      {"self_cpu_s", "self CPU", [](const ProfileRow& row) { return time_text(row.self_cpu_s); },
-       [](const ProfileRow& row) { return row.self_cpu_s; }, 3},
-      {"cpu_s", "CPU time", [](const ProfileRow& row) { return time_text(row.cpu_s); },
-       [](const ProfileRow& row) { return row.cpu_s; }, kAlways},
-      {"self_device_s", "self device",
-       [](const ProfileRow& row) { return time_text(row.self_device_s.value_or(0)); },
-       [](const ProfileRow& row) { return row.self_device_s.value_or(0); }, 1},
-      {"device_s", "device time",
-       [](const ProfileRow& row) { return time_text(row.device_s.value_or(0)); },
-       [](const ProfileRow& row) { return row.device_s.value_or(0); }, kAlways, true}};
-  return columns;
+std::string text_of(const Figure& figure, const ProfileRow& row) {
+  const double number = figure.of(row);
+  if (figure.unit == detail::Unit::seconds) return time_text(number);
+  const auto whole = static_cast<std::int64_t>(number);
+  return figure.unit == detail::Unit::bytes ? bytes_text(Bytes(whole)) : std::to_string(whole);
 }
 
 // With ranges marked: they are no operators.
@@ -102,43 +74,44 @@ std::string shapes_text(const std::string& shapes) {
   return text;
 }
 
-std::size_t width_of(const Column& column, const std::vector<ProfileRow>& rows) {
-  std::size_t width = column.heading.size();
-  for (const ProfileRow& row : rows) width = std::max(width, column.text(row).size());
+std::size_t width_of(const Figure& figure, const std::vector<ProfileRow>& rows) {
+  std::size_t width = figure.heading.size();
+  for (const ProfileRow& row : rows) width = std::max(width, text_of(figure, row).size());
   return width + kBetween;
 }
 
-std::size_t width_of(const std::vector<Column>& columns, const std::vector<ProfileRow>& rows) {
+std::size_t width_of(const std::vector<Column>& columns) {
   std::size_t width = 0;
-  for (const Column& column : columns) width += width_of(column, rows);
+  for (const Column& column : columns) width += column.width;
   return width;
+}
+
+bool is_shown(const Figure& figure, const std::vector<ProfileRow>& rows) {
+  const auto any = [&](auto test) { return std::any_of(rows.begin(), rows.end(), test); };
+  if (figure.use != Figure::kAlways)
+    return any([&](const ProfileRow& row) { return figure.of(row) != 0; });
+  return !figure.of_device || any([](const ProfileRow& row) { return row.device_s.has_value(); });
 }
 
 std::vector<Column> columns_for(const std::vector<ProfileRow>& rows, const std::string& sort_by,
                                 std::size_t room) {
   std::vector<Column> columns;
-  const bool has_device =
-      std::any_of(rows.begin(), rows.end(), [](const ProfileRow& row) { return row.device_s; });
-  for (const Column& column : all_columns())
-    if (column.use == kAlways ? !column.of_device || has_device
-                              : std::any_of(rows.begin(), rows.end(), [&](const ProfileRow& row) {
-                                  return column.figure(row) != 0;
-                                }))
-      columns.push_back(column);
+  for (const Figure& figure : detail::figures())
+    if (is_shown(figure, rows)) columns.push_back({figure, width_of(figure, rows)});
   for (Column& column : columns)
-    if (column.key == detail::own_name(sort_by)) column.use = kAlways;
-  while (width_of(columns, rows) > room) {
-    const auto least =
-        std::min_element(columns.begin(), columns.end(),
-                         [](const Column& a, const Column& b) { return a.use < b.use; });
-    if (least == columns.end() || least->use == kAlways) break;
+    if (column.figure.key == detail::own_name(sort_by)) column.figure.use = Figure::kAlways;
+  while (width_of(columns) > room) {
+    const auto least = std::min_element(
+        columns.begin(), columns.end(),
+        [](const Column& a, const Column& b) { return a.figure.use < b.figure.use; });
+    if (least == columns.end() || least->figure.use == Figure::kAlways) break;
     columns.erase(least);
   }
   return columns;
 }
 
-std::string right(const std::string& text, std::size_t width) {
-  return std::string(width > text.size() ? width - text.size() : 0, ' ') + text;
+std::string right(std::string_view text, std::size_t width) {
+  return std::string(width > text.size() ? width - text.size() : 0, ' ').append(text);
 }
 
 std::string left(const std::string& text, std::size_t width) {
@@ -146,20 +119,16 @@ std::string left(const std::string& text, std::size_t width) {
 }
 
 // What the figures are, and are not.
-std::string footer(const Profile& profile, const ProfileView& view, std::size_t shown) {
-  ProfileView all = view;
-  all.row_limit = 0;
+std::string footer(const Profile& profile, const ProfileView& view, std::size_t shown,
+                   std::size_t all) {
   Bytes device, cpu;
-  std::size_t count = 0;
-  for (const ProfileRow& row : rows(profile, all)) {
-    device += row.self_bytes;
-    cpu += row.self_cpu_bytes;
-    ++count;
+  for (const Call& call : profile.calls) {
+    device += call.device;
+    cpu += call.cpu;
   }
-  std::string text = std::to_string(shown) + " of " +
-                     counted(static_cast<long long>(count), "row") + " by " + view.sort_by +
-                     "; allocated in all: " + to_string(device) + " on devices, " + to_string(cpu) +
-                     " on the CPU\n";
+  std::string text = std::to_string(shown) + " of " + counted(static_cast<long long>(all), "row") +
+                     " by " + view.sort_by + "; allocated in all: " + to_string(device) +
+                     " on devices, " + to_string(cpu) + " on the CPU\n";
   if (profile.simulated_time)
     text += "device time: by the cost model, at the rates of: " + profile.rates_of +
             "; CPU time: of the simulation\n";
@@ -171,28 +140,32 @@ std::string footer(const Profile& profile, const ProfileView& view, std::size_t 
 }  // namespace
 
 std::string table(const Profile& profile, const ProfileView& view, std::size_t width) {
-  const std::vector<ProfileRow> shown = rows(profile, view);
+  ProfileView whole = view;
+  whole.row_limit = 0;
+  std::vector<ProfileRow> shown = rows(profile, whole);
+  const std::size_t all = shown.size();
+  if (view.row_limit > 0 && all > view.row_limit) shown.resize(view.row_limit);
   const std::string heading = view.group_by == GroupBy::module ? "module" : "operator";
   std::size_t longest = heading.size();
   for (const ProfileRow& row : shown) longest = std::max(longest, shown_name(row).size());
   const std::size_t wanted = std::min(longest, kRoomForNames);
   const std::vector<Column> columns =
       columns_for(shown, view.sort_by, width > wanted ? width - wanted : 0);
-  const std::size_t figures = width_of(columns, shown);
+  const std::size_t figures = width_of(columns);
   const std::size_t names =
       std::min(longest, std::max(kLeastName, width > figures ? width - figures : 0));
 
   std::string text = left(heading, names);
-  for (const Column& column : columns) text += right(column.heading, width_of(column, shown));
+  for (const Column& column : columns) text += right(column.figure.heading, column.width);
   text += '\n' + std::string(names + figures, '-') + '\n';
   for (const ProfileRow& row : shown) {
     text += left(cut_in_the_middle(shown_name(row), names), names);
-    for (const Column& column : columns) text += right(column.text(row), width_of(column, shown));
+    for (const Column& column : columns) text += right(text_of(column.figure, row), column.width);
     text += '\n';
     const std::string shapes = view.group_by == GroupBy::shape ? shapes_text(row.shapes) : "";
     if (!shapes.empty()) text += "  " + cut_in_the_middle(shapes, names + figures - 2) + '\n';
   }
-  return text + footer(profile, view, shown.size());
+  return text + footer(profile, view, shown.size(), all);
 }
 
 }  // namespace headroom::memory

@@ -11,8 +11,8 @@ namespace headroom::memory {
 namespace {
 
 // Initialised before any registration, whatever the order of files.
-StartProfiling& profiling_of_our_devices() {
-  static StartProfiling start = nullptr;
+StartProfileSource& source_of_our_devices() {
+  static StartProfileSource start = nullptr;
   return start;
 }
 
@@ -23,36 +23,36 @@ void check_no_profiler_runs() {
                                  "ending that one first: profilers do not nest"));
 }
 
-std::unique_ptr<Profiling> start_profiling(const NamedTensors& tensors) {
+std::unique_ptr<ProfileSource> start_source(const NamedTensors& tensors) {
   check_no_profiler_runs();
-  std::unique_ptr<Profiling> ours;
-  if (profiling_of_our_devices() != nullptr) ours = profiling_of_our_devices()(tensors);
+  std::unique_ptr<ProfileSource> ours;
+  if (source_of_our_devices() != nullptr) ours = source_of_our_devices()(tensors);
   return ours != nullptr ? std::move(ours) : detail::start_kineto();
 }
 
 }  // namespace
 
-Profiler::Profiler(const NamedTensors& tensors) : profiling_(start_profiling(tensors)) {}
+Profiler::Profiler(const NamedTensors& tensors) : source_(start_source(tensors)) {}
 
 Profiler::~Profiler() = default;
 
 void Profiler::know(const NamedTensors& tensors) {
-  if (profiling_ != nullptr) profiling_->know(tensors);
+  if (source_ != nullptr) source_->know(tensors);
 }
 
 void Profiler::begin_step() {
-  if (profiling_ != nullptr) profiling_->begin_step();
+  if (source_ != nullptr) source_->begin_step();
 }
 
 Profile Profiler::end() {
-  if (profiling_ == nullptr)
+  if (source_ == nullptr)
     throw UsageError(expectation("profile", "one end() of a Profiler", "a second one",
                                  "keeping the first one's result"));
   if (std::this_thread::get_id() != thread_)
     throw UsageError(
         expectation("profile", "end() on the thread that made the Profiler", "another thread"));
-  Profile profile = profiling_->end();
-  profiling_.reset();
+  Profile profile = source_->end();
+  source_.reset();
   return profile;
 }
 
@@ -71,8 +71,8 @@ bool is_left_out(std::string_view name) {
   return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
 }
 
-RegisterProfiling::RegisterProfiling(StartProfiling start) {
-  profiling_of_our_devices() = start;
+RegisterProfileSource::RegisterProfileSource(StartProfileSource start) {
+  source_of_our_devices() = start;
 }
 
 }  // namespace headroom::memory

@@ -38,10 +38,11 @@ namespace headroom::memory {
 
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
-// A way to profile; the profiler stops when it is destroyed.
-class Profiling {
+// Where a Profiler gets its profile: PyTorch's profiler, or simulated cards. It records from its
+// making to end(), or until it is destroyed.
+class ProfileSource {
  public:
-  virtual ~Profiling() = default;
+  virtual ~ProfileSource() = default;
   // The parameters and buffers of a model, "h.0.attn.weight".
   virtual void know(const NamedTensors& /*tensors*/) {}
   virtual void begin_step() {}
@@ -65,7 +66,7 @@ class Profiler {
   [[nodiscard]] Profile end();
 
  private:
-  std::unique_ptr<Profiling> profiling_;  // null: ended
+  std::unique_ptr<ProfileSource> source_;  // null: ended
   const std::thread::id thread_ = std::this_thread::get_id();
 };
 
@@ -92,10 +93,10 @@ inline constexpr std::string_view kModuleRange = "nn.Module: ";
 
 // Registers how to profile a process whose accelerator is of a type of ours, permanently. `start`
 // returns null if the process has no such device now.
-using StartProfiling = std::unique_ptr<Profiling> (*)(const NamedTensors& tensors);
-class RegisterProfiling {
+using StartProfileSource = std::unique_ptr<ProfileSource> (*)(const NamedTensors& tensors);
+class RegisterProfileSource {
  public:
-  explicit RegisterProfiling(StartProfiling start);
+  explicit RegisterProfileSource(StartProfileSource start);
 };
 
 }  // namespace headroom::memory

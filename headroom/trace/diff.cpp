@@ -61,29 +61,41 @@ Instant compared(const Timeline& timeline, const DiffOptions& options, const std
   return *peak;
 }
 
-ComparedPeak peak_at(const Timeline& timeline, Instant instant, const std::string& name) {
+// The highest of a figure in each step.
+std::map<std::uint32_t, Bytes> peaks_of_steps(const Timeline& timeline,
+                                              const std::vector<Bytes>& figure) {
+  std::map<std::uint32_t, Bytes> peaks;
+  for (std::size_t run = 0; run < timeline.steps.size(); ++run) {
+    const auto [begin, step] = timeline.steps[run];
+    const Instant end =
+        run + 1 < timeline.steps.size() ? timeline.steps[run + 1].first : timeline.instants();
+    Bytes& peak = peaks[step];
+    for (Instant i = begin; i < end; ++i) peak = std::max(peak, figure[i]);
+  }
+  return peaks;
+}
+
+ComparedPeak peak_at(const Timeline& timeline, Instant instant, const DiffOptions& options,
+                     const std::string& name) {
   if (timeline.instants() == 0) return {.name = name};
   return {.name = name,
           .allocated = timeline.allocated[instant],
-          .reserved = timeline.reserved[timeline.reserved_peak],
+          .reserved = options.step ? peaks_of_steps(timeline, timeline.reserved).at(*options.step)
+                                   : timeline.reserved[timeline.reserved_peak],
           .phase = phase_at(timeline, instant),
           .step = step_at(timeline, instant)};
 }
 
 std::vector<ComparedStep> steps_of(const Timeline& a, const Timeline& b) {
-  std::set<std::uint32_t> all;
-  for (const Timeline* timeline : {&a, &b})
-    for (const auto& [instant, step] : timeline->steps) all.insert(step);
-  std::vector<ComparedStep> steps;
-  for (const std::uint32_t step : all) {
-    const auto peak = [&](const Timeline& timeline) -> std::optional<Bytes> {
-      const auto instant = peak_of_step(timeline, step);
-      if (!instant) return {};
-      return timeline.allocated[*instant];
-    };
-    steps.push_back({step, peak(a), peak(b)});
+  std::map<std::uint32_t, ComparedStep> steps;
+  for (const auto& [step, peak] : peaks_of_steps(a, a.allocated)) steps[step].a = peak;
+  for (const auto& [step, peak] : peaks_of_steps(b, b.allocated)) steps[step].b = peak;
+  std::vector<ComparedStep> all;
+  for (auto& [step, compared] : steps) {
+    compared.step = step;
+    all.push_back(compared);
   }
-  return steps;
+  return all;
 }
 
 // ---- Reasons ----
@@ -134,15 +146,8 @@ void add_categories(std::vector<std::string>& reasons, const Parts& parts) {
   }
 }
 
-std::string moment(const ComparedPeak& peak) {
-  std::string text = peak.phase == Phase::unknown ? "" : std::string(to_string(peak.phase));
-  if (peak.step != 0)
-    text += (text.empty() ? "" : " of ") + std::string("step ") + std::to_string(peak.step);
-  return text;
-}
-
 void add_moment(std::vector<std::string>& reasons, const Difference& difference) {
-  const std::string a = moment(difference.a), b = moment(difference.b);
+  const std::string a = moment_of(difference.a), b = moment_of(difference.b);
   if (!a.empty() && !b.empty() && a != b)
     reasons.push_back("the peak is in " + a + " in A, in " + b + " in B");
 }
@@ -209,11 +214,23 @@ std::string plural(Category category) {
   }
 }
 
+std::string moment_of(const ComparedPeak& peak) {
+  std::string text = peak.phase == Phase::unknown ? "" : std::string(to_string(peak.phase));
+  if (peak.step != 0)
+    text += (text.empty() ? "" : " of ") + std::string("step ") + std::to_string(peak.step);
+  return text;
+}
+
+std::string shown_module(const FoldedPart& folded) {
+  if (folded.modules == 1) return folded.part.module;
+  return folded.part.module + " (" + std::to_string(folded.modules) + " modules)";
+}
+
 Difference difference_of(const Timeline& a, const Timeline& b, const DiffOptions& options) {
   const Instant at_a = compared(a, options, options.name_a);
   const Instant at_b = compared(b, options, options.name_b);
-  Difference difference{.a = peak_at(a, at_a, options.name_a),
-                        .b = peak_at(b, at_b, options.name_b),
+  Difference difference{.a = peak_at(a, at_a, options, options.name_a),
+                        .b = peak_at(b, at_b, options, options.name_b),
                         .parts = {},
                         .steps = steps_of(a, b),
                         .reasons = {}};

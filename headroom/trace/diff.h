@@ -23,10 +23,14 @@ namespace headroom::trace {
 
 struct ComparedPeak {
   std::string name;  // of the trace
-  Bytes allocated, reserved;
+  Bytes allocated;
+  Bytes reserved;  // the highest of the trace, or of the compared step
   Phase phase = Phase::unknown;
   std::uint32_t step = 0;
 };
+
+// "backward of step 2"; "" if the trace does not tell.
+[[nodiscard]] std::string moment_of(const ComparedPeak& peak);
 
 struct DifferentPart {
   Phase phase = Phase::unknown;  // in which the tensors were made
@@ -65,6 +69,8 @@ struct FoldedPart {
   std::size_t modules = 1;
 };
 [[nodiscard]] std::vector<FoldedPart> folded(const std::vector<DifferentPart>& parts);
+// "h.*.mlp (12 modules)"
+[[nodiscard]] std::string shown_module(const FoldedPart& folded);
 
 [[nodiscard]] Json to_json(const Difference& difference);
 

@@ -1,6 +1,8 @@
 #include "headroom/trace/page.h"
 
 #include <algorithm>
+#include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <unordered_map>
@@ -9,6 +11,7 @@
 #include "headroom/trace/detail/embedded.h"
 #include "headroom/trace/detail/page_columns.h"
 #include "headroom/trace/diff.h"
+#include "headroom/trace/thinning.h"
 
 namespace headroom::trace {
 namespace {
@@ -16,6 +19,8 @@ namespace {
 constexpr std::size_t kMostMarks = 500;
 // A first guess of what fits; a thinned page is tried again until it does.
 constexpr Instant kMostInstants = 1'500'000;
+// With fewer, tensors are merged, too.
+constexpr Instant kFewInstants = 50'000;
 
 Json peak_json(const Timeline& timeline, Instant peak) {
   if (timeline.instants() == 0) return nullptr;
@@ -28,7 +33,7 @@ Json peak_json(const Timeline& timeline, Instant peak) {
           {"reserved_bytes", timeline.reserved[peak].count}};
 }
 
-// Names and origins that tensors in the page have, renumbered.
+// Origins, and the names in them, renumbered.
 struct Texts {
   Json names = Json::array({""});
   Json origins = Json::array();
@@ -69,10 +74,11 @@ Json categories() {
 Json refusals_json(const Timeline& timeline) {
   Json refusals = Json::array();
   for (const Refusal& refusal : timeline.refusals)
-    refusals.push_back({{"instant", refusal.instant},
-                        {"asked_bytes", refusal.asked.count},
-                        {"free_bytes", or_null(refusal.free)},
-                        {"recorded", refusal.recorded}});
+    if (refusals.size() < kRefusalsKept)
+      refusals.push_back({{"instant", refusal.instant},
+                          {"asked_bytes", refusal.asked.count},
+                          {"free_bytes", or_null(refusal.free)},
+                          {"recorded", refusal.recorded}});
   return refusals;
 }
 
@@ -100,7 +106,8 @@ Json about_json(const Timeline& timeline, const PageOptions& options) {
             {"capacity_bytes", limited ? Json(timeline.card.capacity.count) : Json()},
             {"events", timeline.events},
             {"instants", timeline.instants()},
-            {"thinned", timeline.left_out > 0},
+            {"thinned", timeline.is_thinned},
+            {"tensors_merged", timeline.merged},
             {"tensors", timeline.tensors.size()},
             {"tensors_left_out", timeline.left_out},
             {"peak", peak_json(timeline, timeline.peak)},
@@ -110,6 +117,7 @@ Json about_json(const Timeline& timeline, const PageOptions& options) {
             {"whats", texts.origins},
             {"categories", categories()},
             {"ooms", refusals_json(timeline)},
+            {"ooms_count", timeline.refusals.size()},
             {"facts", timeline.about.facts},
             {"notes", options.notes}};
   json.update(runs_json(timeline));
@@ -141,31 +149,49 @@ std::string elements(const Timeline& timeline, const PageOptions& options) {
          "</script>\n";
 }
 
-// Thins the timeline until its elements are small enough.
+// Thins the timeline until its elements are small enough: first by leaving out instants, then,
+// where that does not help because so many tensors live at once, also by merging tensors.
 std::string elements_within(Bytes most, const Timeline& timeline, const PageOptions& options) {
   const auto fits = [&](const std::string& text) {
     return static_cast<std::int64_t>(text.size()) <= most.count;
   };
-  if (timeline.instants() <= kMostInstants)
-    if (std::string whole = elements(timeline, options); fits(whole)) return whole;
-  for (Instant instants = std::min(timeline.instants(), kMostInstants) / 2;; instants /= 2)
-    if (std::string thin = elements(thinned(timeline, instants), options);
-        fits(thin) || instants < 10)
-      return thin;
+  std::size_t before = std::numeric_limits<std::size_t>::max() / 16;
+  if (timeline.instants() <= kMostInstants) {
+    std::string whole = elements(timeline, options);
+    if (fits(whole)) return whole;
+    before = whole.size();
+  }
+  for (Instant instants = std::min(timeline.instants(), kMostInstants) / 2; instants > kFewInstants;
+       instants /= 2) {
+    std::string thin = elements(thinned(timeline, {.instants = instants}), options);
+    if (fits(thin)) return thin;
+    if (thin.size() * 10 > before * 9) break;
+    before = thin.size();
+  }
+  for (Instant instants = std::min(timeline.instants(), kFewInstants);; instants /= 2) {
+    std::string merged =
+        elements(thinned(timeline, {.instants = instants, .merges = true}), options);
+    if (fits(merged) || instants < 10) return merged;
+  }
 }
 
+// The template with its five marks filled in. In one pass: a title may look like a mark.
 std::string filled(const std::string& title, const std::string& data) {
-  std::string page(embedded::page_html());
-  const auto put = [&](std::string_view mark, std::string_view text) {
-    if (const std::size_t at = page.find(mark); at != std::string::npos)
-      page.replace(at, mark.size(), text);
-  };
-  put("{{title}}", in_html(title));
-  put("{{style}}", embedded::page_css());
-  put("{{d3}}", embedded::d3_js());
-  put("{{script}}", embedded::page_js());
-  put("{{data}}", data);
-  return page;
+  const std::string title_in_html = in_html(title);
+  const std::map<std::string_view, std::string_view> texts{{"title", title_in_html},
+                                                           {"style", embedded::page_css()},
+                                                           {"d3", embedded::d3_js()},
+                                                           {"script", embedded::page_js()},
+                                                           {"data", data}};
+  std::string page;
+  std::string_view rest = embedded::page_html();
+  for (std::size_t begin; (begin = rest.find("{{")) != std::string_view::npos;) {
+    const std::size_t end = rest.find("}}", begin);
+    page += rest.substr(0, begin);
+    page += texts.at(rest.substr(begin + 2, end - begin - 2));
+    rest.remove_prefix(end + 2);
+  }
+  return page.append(rest);
 }
 
 void write(const std::filesystem::path& path, const std::string& page) {
@@ -180,8 +206,7 @@ Json for_page(const Difference& difference) {
   shown.parts.clear();
   for (const FoldedPart& folded : folded(difference.parts)) {
     shown.parts.push_back(folded.part);
-    if (folded.modules > 1)
-      shown.parts.back().module += " (" + std::to_string(folded.modules) + " modules)";
+    shown.parts.back().module = shown_module(folded);
   }
   return to_json(shown);
 }

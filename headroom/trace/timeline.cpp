@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "headroom/base/error.h"
+#include "headroom/trace/detail/category_by_life.h"
 #include "headroom/trace/detail/segment_builder.h"
 
 namespace headroom::trace {
@@ -63,11 +64,13 @@ class TimelineFollower final : public Follower {
   void after(const Event& event, const CachingAllocator& card) override {
     if (event.kind == Kind::oom)
       refuse({.asked = event.bytes, .free = free_on_card(event.address), .recorded = true});
-    if (event.kind == Kind::mark) mark(event);
+    if (event.kind == Kind::mark) marks_.emplace_back(next_instant(), event.operation);
     if (changed_) add_instant(event, card.statistics());
   }
 
-  void finish() {
+  void finish(const Names& names) {
+    for (const auto& [instant, name] : marks_)
+      timeline_.marks.emplace_back(instant, std::string(names.text(name)));
     timeline_.tensors.shrink_to_fit();
     for (TensorLife& tensor : timeline_.tensors)
       if (tensor.died == kLives) tensor.died = timeline_.instants();
@@ -140,55 +143,22 @@ class TimelineFollower final : public Follower {
     lasts_from(timeline_.steps, instant, event.step);
   }
 
- public:
-  void name_marks(const Names& names) {
-    for (const auto& [instant, name] : marks_)
-      timeline_.marks.emplace_back(instant, std::string(names.text(name)));
-  }
-
- private:
   Timeline& timeline_;
   Event cause_;
   std::uint64_t number_ = 0;
   bool changed_ = false;
   std::unordered_map<std::uint64_t, std::uint32_t> live_;  // by address: index of the tensor
   std::unordered_map<Origin, std::uint32_t, OriginHash> origins_;
-  std::vector<std::pair<Instant, Name>> marks_;
+  std::vector<std::pair<Instant, Name>> marks_;  // their texts are known at the end
   detail::SegmentBuilder segments_;
 };
 
-// The category that a tensor's life shows, in a trace that tells phases and no categories.
-Category category_by_life(const Timeline& timeline, const TensorLife& tensor) {
-  const Phase made = phase_at(timeline, tensor.born);
-  const bool lives_on = tensor.died == timeline.instants();
-  const Phase freed = lives_on ? Phase::unknown : phase_at(timeline, tensor.died);
-  const bool outlives_step =
-      lives_on || step_at(timeline, tensor.died) != step_at(timeline, tensor.born);
-  switch (made) {
-    case Phase::init:
-      return freed == Phase::init ? Category::temporary : Category::parameter;
-    case Phase::data:
-      return Category::input;
-    case Phase::forward:
-      return freed == Phase::forward && !outlives_step ? Category::temporary : Category::activation;
-    case Phase::backward:
-      return outlives_step || freed == Phase::optimizer ? Category::gradient : Category::temporary;
-    case Phase::optimizer:
-      return outlives_step ? Category::optimizer : Category::temporary;
-    default:
-      return step_at(timeline, tensor.born) == 0 && outlives_step ? Category::parameter
-                                                                  : Category::temporary;
-  }
-}
-
-bool lacks_categories(const Timeline& timeline) {
+bool tells_phases(const Timeline& timeline) {
   const auto has = [&](Phase phase) {
     return std::any_of(timeline.phases.begin(), timeline.phases.end(),
                        [=](const auto& run) { return run.second == phase; });
   };
-  return has(Phase::forward) && has(Phase::backward) &&
-         std::none_of(timeline.origins.begin(), timeline.origins.end(),
-                      [](const Origin& origin) { return origin.category != Category::unknown; });
+  return has(Phase::forward) && has(Phase::backward);
 }
 
 void add_categories(Timeline& timeline) {
@@ -196,49 +166,14 @@ void add_categories(Timeline& timeline) {
   std::unordered_map<Origin, std::uint32_t, OriginHash> numbers;
   for (TensorLife& tensor : timeline.tensors) {
     Origin origin = timeline.origins[tensor.origin];
-    origin.category = category_by_life(timeline, tensor);
+    if (origin.category == Category::unknown)
+      origin.category = detail::category_by_life(timeline, tensor);
     const auto [found, is_new] =
         numbers.try_emplace(origin, static_cast<std::uint32_t>(origins.size()));
     if (is_new) origins.push_back(origin);
     tensor.origin = found->second;
   }
   timeline.origins = std::move(origins);
-}
-
-// The instants of a stretch that stay.
-void keep(std::vector<Instant>& kept, const Timeline& timeline, Instant begin, Instant end) {
-  std::array<Instant, 5> found{begin, begin, begin, begin, end - 1};
-  for (Instant i = begin; i < end; ++i) {
-    if (timeline.allocated[i] < timeline.allocated[found[1]]) found[1] = i;
-    if (timeline.allocated[i] > timeline.allocated[found[2]]) found[2] = i;
-    if (timeline.reserved[i] > timeline.reserved[found[3]]) found[3] = i;
-  }
-  std::sort(found.begin(), found.end());
-  kept.insert(kept.end(), found.begin(), std::unique(found.begin(), found.end()));
-}
-
-std::vector<Instant> instants_to_keep(const Timeline& timeline, Instant most) {
-  const Instant stretches = std::max<Instant>(most / 5, 1);
-  const Instant all = timeline.instants();
-  std::vector<Instant> kept;
-  for (Instant i = 0; i < stretches; ++i) {
-    const auto at = [&](Instant n) {
-      return static_cast<Instant>(std::uint64_t{all} * n / stretches);
-    };
-    if (at(i) < at(i + 1)) keep(kept, timeline, at(i), at(i + 1));
-  }
-  for (const Refusal& refusal : timeline.refusals) kept.push_back(refusal.instant);
-  std::sort(kept.begin(), kept.end());
-  kept.erase(std::unique(kept.begin(), kept.end()), kept.end());
-  return kept;
-}
-
-template <typename Value>
-std::vector<Value> picked(const std::vector<Value>& all, const std::vector<Instant>& kept) {
-  std::vector<Value> some;
-  some.reserve(kept.size());
-  for (const Instant instant : kept) some.push_back(all[instant]);
-  return some;
 }
 
 template <typename Value>
@@ -263,55 +198,9 @@ Timeline timeline_of(Reader& trace, const ReplayOptions& options) {
   timeline.device = replayed.noticed.device;
   timeline.card = std::move(replayed.card);
   timeline.noticed = std::move(replayed.noticed);
-  follower.name_marks(timeline.names);
-  follower.finish();
-  if (lacks_categories(timeline)) add_categories(timeline);
+  follower.finish(timeline.names);
+  if (tells_phases(timeline)) add_categories(timeline);
   return timeline;
-}
-
-Timeline thinned(const Timeline& timeline, Instant most) {
-  if (timeline.instants() <= most) return timeline;
-  const std::vector<Instant> kept = instants_to_keep(timeline, most);
-  // The first kept instant that is not before this one.
-  const auto at = [&](Instant instant) {
-    return static_cast<Instant>(std::lower_bound(kept.begin(), kept.end(), instant) - kept.begin());
-  };
-  Timeline thin;
-  thin.about = timeline.about;
-  thin.names = timeline.names;
-  thin.device = timeline.device;
-  thin.events = timeline.events;
-  thin.origins = timeline.origins;
-  thin.left_out = timeline.left_out;
-  for (TensorLife tensor : timeline.tensors) {
-    tensor.born = at(tensor.born);
-    tensor.died = at(tensor.died);
-    if (tensor.born < tensor.died)
-      thin.tensors.push_back(tensor);
-    else
-      ++thin.left_out;
-  }
-  thin.event_numbers = picked(timeline.event_numbers, kept);
-  thin.times_ns = picked(timeline.times_ns, kept);
-  thin.allocated = picked(timeline.allocated, kept);
-  thin.reserved = picked(timeline.reserved, kept);
-  thin.peak = at(timeline.peak);
-  thin.reserved_peak = at(timeline.reserved_peak);
-  for (std::size_t i = 0; i < kept.size(); ++i) {
-    lasts_from(thin.phases, static_cast<Instant>(i), phase_at(timeline, kept[i]));
-    lasts_from(thin.steps, static_cast<Instant>(i), step_at(timeline, kept[i]));
-  }
-  const Instant last = thin.instants() - 1;
-  for (const auto& [instant, text] : timeline.marks)
-    thin.marks.emplace_back(std::min(at(instant), last), text);
-  for (Refusal refusal : timeline.refusals) {
-    refusal.instant = at(refusal.instant);
-    thin.refusals.push_back(refusal);
-  }
-  thin.segments_at_peak = timeline.segments_at_peak;
-  thin.card = timeline.card;
-  thin.noticed = timeline.noticed;
-  return thin;
 }
 
 std::vector<std::uint32_t> living_at(const Timeline& timeline, Instant instant) {

@@ -9,7 +9,8 @@
 // An *instant* is the state after such an event; instants count from 0. A tensor lives at the
 // instants [born, died). At each instant the living tensors' blocks add up to `allocated`.
 //
-// Memory: 40 bytes for a tensor and 32 for an instant, so 10 million events take about 0.5 GB.
+// Memory: 40 bytes for a tensor, 100 more while it lives, and 32 for an instant: 10 million events
+// take about 0.5 GB.
 #pragma once
 
 #include <array>
@@ -57,7 +58,11 @@ struct Timeline {
   std::uint64_t events = 0;  // of this device, in the trace
   std::vector<Origin> origins;
   std::vector<TensorLife> tensors;  // by birth
-  std::uint64_t left_out = 0;       // tensors that lived only between the instants: thin()
+
+  // thinning.h: some instants are left out, with so many tensors that lived only between them;
+  // `merged` tensors are part of another's entry.
+  bool is_thinned = false;
+  std::uint64_t left_out = 0, merged = 0;
 
   // For each instant: the number of its event in the trace, its time, and the card's memory.
   std::vector<std::uint64_t> event_numbers;
@@ -78,16 +83,11 @@ struct Timeline {
   [[nodiscard]] Instant instants() const { return static_cast<Instant>(allocated.size()); }
 };
 
-// A trace that tells phases but no categories is given those that its tensors' lives show: what is
-// made in forward and freed in backward is an activation.
+// In a trace that tells phases, a tensor of unknown category is given the one that its life shows:
+// what is made in forward and freed in backward is an activation.
 // Replays on the recorded card, if the trace tells its capacity, unless options.setup.capacity sets
 // one. Ignores options.follower. Throws the exceptions of replay().
 [[nodiscard]] Timeline timeline_of(Reader& trace, const ReplayOptions& options = {});
-
-// Keeps about `most` instants: of each stretch the first, the lowest, the highest in `allocated`
-// and in `reserved`, and the last; and those of refusals. The figures at the kept instants stay
-// exact.
-[[nodiscard]] Timeline thinned(const Timeline& timeline, Instant most);
 
 // The indices of the tensors that live at an instant, by birth.
 [[nodiscard]] std::vector<std::uint32_t> living_at(const Timeline& timeline, Instant instant);

@@ -5,6 +5,8 @@
 namespace headroom::watch {
 namespace {
 
+constexpr std::string_view kNoAnswer = ": the driver does not answer, ";
+
 Json process_json(const gpu::GpuProcess& process) {
   Json json{{"pid", or_null(process.pid)},
             {"user", or_null(process.user)},
@@ -69,10 +71,14 @@ std::vector<std::string> data_warnings(const gpu::Machine& machine, Clock::time_
     if (!card.trouble.empty()) warnings.push_back(label(card) + ": " + card.trouble);
     if (is_fresh(card, now)) continue;
     const auto old = age(card, now);
-    warnings.push_back(label(card) + ": the driver does not answer, " +
+    warnings.push_back(label(card) + std::string(kNoAnswer) +
                        (old ? "data is " + duration_text(*old) + " old" : "there is no data"));
   }
   return warnings;
+}
+
+bool tells_age(std::string_view warning) {
+  return warning.find(kNoAnswer) != std::string_view::npos;
 }
 
 }  // namespace headroom::watch

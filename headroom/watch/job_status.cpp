@@ -117,7 +117,7 @@ void replace(const fs::path& file, const std::string& text, pid_t writer) {
   // A name that `headroom clean` recognises as left behind.
   const fs::path fresh = file.string() + "." + std::to_string(writer) + "-0.tmp";
   try {
-    Descriptor out(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+    Descriptor out(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
     if (!out.is_open()) return;
     write_all(out.get(), text, fresh);
     if (::close(out.release()) != 0 || std::rename(fresh.c_str(), file.c_str()) != 0)
@@ -137,12 +137,20 @@ std::optional<double> finite(std::optional<double> value) {
   return value && std::isfinite(*value) ? value : std::nullopt;
 }
 
+constexpr auto kDay = std::chrono::hours(24);
+
 // A process that has ended leaves its file behind if it was killed. A file from elsewhere belongs
 // to a process that cannot be looked up: it is old when it has not been written for a day.
 bool is_over(const Written& found, const Place& here, const ProcessTable& processes) {
   if (found.place == here) return !processes.alive({found.job.pid, found.job.start_ticks});
-  constexpr auto kDay = std::chrono::hours(24);
   return std::chrono::system_clock::now() - found.job.updated > kDay;
+}
+
+// Of a file that does not say where its process is.
+bool is_a_day_old(const fs::path& file) {
+  std::error_code error;
+  const auto written = fs::last_write_time(file, error);
+  return !error && fs::file_time_type::clock::now() - written > kDay;
 }
 
 }  // namespace
@@ -173,6 +181,7 @@ void JobStatusPublisher::publish(JobStatus status, Clock::time_point now) noexce
     written_ = now;
     std::error_code ignored;
     fs::create_directories(file_.parent_path(), ignored);
+    fs::permissions(file_.parent_path(), fs::perms::owner_all, ignored);
     replace(file_, text_of(status), self_.pid);
     last_ = std::move(status);
   } catch (const std::exception&) {  // see the header: the others only know less
@@ -197,7 +206,8 @@ std::vector<JobStatus> job_statuses(const fs::path& folder, const ProcessTable& 
         jobs.push_back(std::move(found.job));
     } catch (const std::exception&) {
       // Of another version, or cut off by a power failure.
-      if (!processes.alive(*process)) ::unlink(entry->path().c_str());
+      if (!processes.alive(*process) && is_a_day_old(entry->path()))
+        ::unlink(entry->path().c_str());
     }
   }
   std::sort(jobs.begin(), jobs.end(),

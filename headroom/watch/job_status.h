@@ -2,7 +2,7 @@
 // a process in `status/` of the state folder (docs/formats/job-status.md).
 //
 // The trainer's process writes its file and removes it at its end; the file of a process that was
-// killed is removed by the next reader. Only processes of the same user see it.
+// killed is removed by the next reader. Only its user may read it.
 //
 //   JobStatusPublisher publisher;                  // in the training
 //   publisher.publish({.what = "train gpt2", .step = 17, .steps = 2000});
@@ -64,7 +64,8 @@ class JobStatusPublisher {
 };
 
 // The statuses of living processes, by process number. Removes the files of processes that have
-// ended; ignores damaged files, and those of other machines and containers that share the folder.
+// ended; ignores damaged files, and those of other machines and containers that share the folder,
+// and removes them when they are a day old.
 [[nodiscard]] std::vector<JobStatus> job_statuses(
     const std::filesystem::path& folder = status_folder(),
     const ProcessTable& processes = ProcessTable());

@@ -129,8 +129,8 @@ Families queue_families(const lease::Queue& waiting) {
   return {of_machine("headroom_waiting_jobs", "Jobs that wait for memory.", jobs),
           of_machine("headroom_waiting_need_bytes",
                      "Memory that the waiting jobs need, on all their cards together.", need),
-          of_machine("headroom_waiting_longest_seconds",
-                     "Time that the first of the waiting jobs has waited.", longest.count())};
+          of_machine("headroom_waiting_longest_seconds", "The longest time that a job has waited.",
+                     longest.count())};
 }
 
 struct JobFigure {

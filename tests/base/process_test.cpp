@@ -164,7 +164,7 @@ TEST(ProcessFacts, LeaveOutTheRequestOfOurEngine) {
   const std::string end(1, '\0'), request = R"({"preset":"default"})" + end;
   proc.add(42, "headroom-engine", 'S', 1, 100,
            "/opt/bin/headroom-engine" + end + "train" + end + request);
-  EXPECT_EQ(proc.command_of(42), "/opt/bin/headroom-engine train");
+  EXPECT_EQ(proc.command_of(42), "headroom train");
   proc.add(43, "jq", 'S', 1, 100, "jq" + end + "headroom-engine" + end + request);
   EXPECT_EQ(proc.command_of(43), R"(jq headroom-engine {"preset":"default"})");
 }

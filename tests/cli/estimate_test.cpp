@@ -134,9 +134,11 @@ TEST(EstimateCommand, WritesAPageWithTheSamePeak) {
           .json();
   const std::string text = read_input(page);
   const Json& peak = document.at("peak");
-  EXPECT_THAT(text, HasSubstr(R"("allocated_bytes":)" + peak.at("allocated_bytes").dump()));
-  EXPECT_THAT(text, HasSubstr(R"("reserved_bytes":)" + peak.at("reserved_bytes").dump()));
-  EXPECT_THAT(text, HasSubstr("--checkpointing full needs")) << "what would have fitted";
+  const auto has = [&](const std::string& part) { return text.find(part) != std::string::npos; };
+  EXPECT_TRUE(has(R"("allocated_bytes":)" + peak.at("allocated_bytes").dump()));
+  EXPECT_TRUE(has(R"("reserved_bytes":)" + peak.at("reserved_bytes").dump()));
+  EXPECT_TRUE(has("--checkpointing full needs")) << "what would have fitted";
+  EXPECT_EQ(estimate({"gpt2", "--html", "/nowhere/page.html"}, world).exit_code, 73);
   EXPECT_EQ(estimate({"gpt2", "--quick", "--html", page}, world).exit_code, 64);
 }
 

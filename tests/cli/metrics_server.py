@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
@@ -130,12 +131,17 @@ class Server:
     def __init__(self, process):
         self.process = process
         self.said = []
-        for line in process.stderr:
-            self.said.append(line)
-            if "listening on " in line:
-                break
-        else:
-            raise AssertionError("it ended: " + "".join(self.said))
+        too_late = threading.Timer(PATIENCE_S, process.kill)  # which ends its output
+        too_late.start()
+        try:
+            for line in process.stderr:
+                self.said.append(line)
+                if "listening on " in line:
+                    break
+            else:
+                raise AssertionError("it ended: " + "".join(self.said))
+        finally:
+            too_late.cancel()
         self.url = self.said[-1].split()[-1]
         host, _, port = self.url.removeprefix("http://").removesuffix("/metrics").rpartition(":")
         self.address = (host.strip("[]"), int(port))

@@ -1,6 +1,7 @@
 // `headroom profile` as a process: headroom, which becomes headroom-engine.
 #include <gmock/gmock.h>
 
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -68,6 +69,13 @@ TEST(ProfileCommand, AnswersForACardThatIsTooSmall) {
   const Outcome outcome = profile({"gpt2", "--gpus", "sim:1x1GiB", "--json"});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_EQ(outcome.json().at("fits"), false);
+}
+
+TEST(ProfileCommand, RefusesAWrongFigureBeforeItRunsAndWrites) {
+  const std::string file = ::testing::TempDir() + "profile_refused.json";
+  std::filesystem::remove(file);
+  EXPECT_EQ(profile({"gpt2", "--sort-by", "bytes", "--trace", file}).exit_code, 64);
+  EXPECT_FALSE(std::filesystem::exists(file));
 }
 
 TEST(ProfileCommand, RefusesFiguresGroupsAndSettingsThatItDoesNotHave) {

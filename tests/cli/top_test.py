@@ -239,13 +239,22 @@ class Screens(Lab):
     def widest(self):
         return max(len(line.rstrip()) for line in self.terminal.screen())
 
+    def resize(self, width, height):
+        self.terminal.tmux("resize-window", "-x", str(width), "-y", str(height))
+
+    def draws_title(self, width):
+        """The title ends with the clock; where there is no room for it, with dots."""
+        end = re.compile(r" \d\d:\d\d:\d\d$" if width > 8 else "…$")
+        self.terminal.until(lambda lines: len(lines[0]) == width and end.search(lines[0])
+                            and not lines[0].startswith(("h", "P")))
+
     def test_follows_the_size_of_the_window(self):
         self.fill_box(8)
         self.open(120, 40)
         self.start("--gpus sim:8x96GiB@lab")
         clock = re.compile(r" \d\d:\d\d:\d\d$")
         for width, height in ((60, 20), (200, 50), (80, 24), (100, 30)):
-            self.terminal.tmux("resize-window", "-x", str(width), "-y", str(height))
+            self.resize(width, height)
             screen = self.terminal.until(
                 lambda lines: len(lines[0]) == width and clock.search(lines[0])
                 and len(lines) == height and "q quit" in lines[-1])
@@ -258,10 +267,17 @@ class Screens(Lab):
         self.fill_box(16)
         self.open(120, 40)
         self.start("--gpus sim:16x96GiB@lab")
-        for width, height in ((20, 5), (10, 2), (2, 1), (80, 24)):
-            self.terminal.tmux("resize-window", "-x", str(width), "-y", str(height))
-            self.press("Down", "h", "Escape", "Enter", "Escape")
-        self.sees("sleep 10039", "q quit")
+        for width, height in ((20, 5), (10, 2), (8, 3), (5, 1), (2, 1), (80, 24)):
+            self.resize(width, height)
+            self.draws_title(width)
+            # "headroom top: keys"; "PID 4242", or on less than three lines a message in its place
+            for key, page in (("h", ("h",)), ("Enter", ("P", ""))):
+                self.press("Down", key)
+                self.terminal.until(lambda lines: lines[0][:1] in page)
+                self.press("Escape")
+                self.draws_title(width)
+        self.press("Home")
+        self.sees("sleep 10040", "q quit")
         self.press("q")
         self.ends(0)
 

@@ -70,6 +70,8 @@ TEST_F(TraceExport, DiffAddsUpAndWritesAPage) {
   EXPECT_GT(sum, 0);
   EXPECT_EQ(sum, json.at("peak_difference_bytes").get<std::int64_t>());
   EXPECT_NE(read_input(out).find("id=\"diff\""), std::string::npos);
+  EXPECT_EQ(world_.headroom({"trace", "diff", a, b, "--out", b}).exit_code, 64);
+  EXPECT_EQ(world_.headroom({"trace", "diff", a, b, "--out", "-"}).exit_code, 64);
   EXPECT_THAT(world_.headroom({"trace", "diff", a, a}).out, HasSubstr("hold the same memory"));
   EXPECT_EQ(world_.headroom({"trace", "diff", a, b, "--step", "9"}).exit_code, 64);
 }

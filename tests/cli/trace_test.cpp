@@ -261,7 +261,7 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{{"chrome", "none.txt", "--out", "-"}, 65, "No such file"},
         Wrong{{"top", "good.txt", "--at", "noon"}, 64, "peak, end or the number"},
         Wrong{{"top", "good.txt", "--at", "7"}, 64, "an event below 1"},
-        Wrong{{"top", "good.txt", "--by", "colour"}, 64, "size, module, operation"}));
+        Wrong{{"top", "good.txt", "--by", "colour"}, 64, "size, module, line, operation"}));
 
 }  // namespace
 }  // namespace headroom::testing

@@ -69,7 +69,7 @@ TEST(UnknownCommand, NamesTheNearest) {
 TEST(UnknownCommand, OfALaterVersionIsUnknown) {
   const World world;
   const std::string help = world.headroom({"--help"}).out;
-  for (const char* later : {"top", "plan", "bench", "swarm", "launch"}) {
+  for (const char* later : {"plan", "bench", "swarm", "launch"}) {
     EXPECT_EQ(world.headroom({later}).exit_code, 64) << later;
     EXPECT_THAT(help, Not(HasSubstr(std::string("\n  ") + later + " ")));
   }
@@ -197,7 +197,7 @@ TEST_F(Completion, OffersCommandsOptionsAndValues) {
   EXPECT_EQ(offered("headroom pick --or"), "--order\n");
   EXPECT_EQ(offered("headroom pick --order l"), "least-loaded\n");
   EXPECT_EQ(offered("headroom log --format p"), "prometheus\n");
-  EXPECT_EQ(offered("headroom trace re"), "replay\n");
+  EXPECT_EQ(offered("headroom trace re"), "replay report\n");
   EXPECT_EQ(offered("headroom trace replay --com"), "--compare\n");
   EXPECT_EQ(offered("headroom trace top /dev/nul"), "/dev/null\n");
   EXPECT_EQ(offered("headroom completion f"), "fish\n");

@@ -81,6 +81,7 @@ TEST(ProfileRows, AddUpModulesWithThoseInsideThem) {
   EXPECT_EQ(row_of(profile, "h.0", GroupBy::module).self_bytes, 0_B);
   EXPECT_EQ(row_of(profile, "h.0", GroupBy::module).total_bytes, 13_MiB);
   EXPECT_EQ(row_of(profile, "", GroupBy::module).total_bytes, 13_MiB);
+  EXPECT_EQ(row_of(profile, "", GroupBy::module).calls, 1);  // the range
 }
 
 TEST(ProfileRows, AreSortedByTheFigureOrByPyTorchsNameOfIt) {
@@ -90,6 +91,22 @@ TEST(ProfileRows, AreSortedByTheFigureOrByPyTorchsNameOfIt) {
   EXPECT_EQ(rows(profile, {.sort_by = "self_cuda_memory_usage"}).front().name, "cuBLAS workspace");
   EXPECT_EQ(rows(profile, {.row_limit = 2}).size(), 2U);
   EXPECT_THROW((void)rows(profile, {.sort_by = "self_byte"}), UsageError);
+}
+
+TEST(ProfileRows, TakeEveryListedKeyAndNoOther) {
+  for (const std::string& key : sort_keys())
+    EXPECT_EQ(rows({}, {.sort_by = key}).size(), 0U) << key;
+  EXPECT_THROW((void)rows({}, {.sort_by = "self_byte"}), UsageError);
+}
+
+TEST(ProfileRows, OfEqualFiguresComeByTheOthersAndByCallsLast) {
+  Profile profile = written_by_hand();
+  for (Call& call : profile.calls) call.device = call.kept = 0_B;
+  profile.calls[1].device_s = 1;
+  const std::vector<ProfileRow> sorted = rows(profile);
+  EXPECT_EQ(sorted[0].name, "aten::linear");  // by its time on the device
+  EXPECT_EQ(sorted[1].name, "forward");
+  EXPECT_EQ(sorted[2].name, "aten::addmm");  // two calls
 }
 
 // aten::mean calls aten::mean.dim: PyTorch's table has one call.
@@ -128,6 +145,14 @@ TEST(ProfileTable, KeepsTheColumnThatItIsSortedBy) {
   for (Call& call : profile.calls) call.cpu = 1_MiB;
   EXPECT_THAT(table(profile, {}, 70), Not(HasSubstr("self kept")));
   EXPECT_THAT(table(profile, {.sort_by = "self_kept_bytes"}, 70), HasSubstr("self kept"));
+}
+
+TEST(ProfileTable, CountsTheRowsAndBytesThatItDoesNotShow) {
+  Profile profile = written_by_hand();
+  profile.calls[0].cpu = 2_MiB;
+  EXPECT_THAT(table(profile, {.row_limit = 1}),
+              HasSubstr("1 of 4 rows by self_bytes; allocated in all: 13.0 MiB on devices, 2.0 MiB "
+                        "on the CPU\n"));
 }
 
 TEST(ProfileChrome, IsJsonWithCallsAndMemoryCounters) {
@@ -213,6 +238,12 @@ TEST(Profiler, LeavesTheProfilerOffAfterAnException) {
   Profiler another;
   (void)torch::ones({2});
   EXPECT_EQ(row_of(another.end(), "aten::ones").calls, 1);
+}
+
+TEST(Profiler, SaysThatAnotherProfilerEndedIt) {
+  Profiler profiler;
+  (void)torch::autograd::profiler::disableProfiler();
+  EXPECT_THROW((void)profiler.end(), UsageError);
 }
 
 TEST(Profiler, RefusesASecondOneInsideAndAnEndTwiceOrOnAnotherThread) {

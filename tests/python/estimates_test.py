@@ -219,6 +219,8 @@ class Estimates(unittest.TestCase):
         self.assertIn("<pre>", without._repr_html_())
         with self.assertRaisesRegex(headroom.UsageError, "trace=True"):
             without.save_html("never.html")
+        with self.assertRaises(headroom.WriteError):
+            report.save_html("/nowhere/step.html")
 
     def test_as_much_as_is_asked_is_described(self):
         report = headroom.estimate(Net(), torch.ones(8, 256))

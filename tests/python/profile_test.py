@@ -1,15 +1,19 @@
 """headroom.profile(): beside torch.profiler's own table of the same events, on simulated cards, and where
 a profiler ends badly."""
+import gc
 import json
 import os
 import tempfile
+import types
 import unittest
+import weakref
 
 import torch
 from torch import nn
 from torch.profiler import ProfilerActivity, record_function
 
 import headroom
+from headroom import command
 
 
 class Block(nn.Module):
@@ -116,6 +120,26 @@ class OnTheCpu(unittest.TestCase):
             torch.ones(2)
         self.assertIn("aten::ones", by_name(again.rows))
 
+    def test_keeps_no_model_alive(self):
+        model = nn.Sequential(nn.Linear(4, 4))
+        with headroom.profile() as profile:
+            model(torch.ones(2, 4))
+        kept = weakref.ref(model)
+        del model
+        gc.collect()
+        self.assertIsNone(kept())
+        self.assertIn("0", by_name(profile.rows_by("module")))
+
+    def test_keeps_the_profile_when_a_range_cannot_end(self):
+        profile = headroom.profile()
+        with self.assertRaises(ZeroDivisionError):
+            with profile:
+                torch.ones(2)
+                profile._open().append(types.SimpleNamespace(end=lambda: 1 / 0))
+        self.assertIn("aten::ones", by_name(profile.rows))
+        with headroom.profile():  # and PyTorch's profiler is off again
+            pass
+
     def test_profilers_do_not_nest(self):
         with headroom.profile():
             with self.assertRaises(headroom.UsageError):
@@ -137,6 +161,7 @@ class OnTheCpu(unittest.TestCase):
         step = step_of("cpu")
         with headroom.profile() as profile:
             self.assertRaises(headroom.UsageError, profile.table)
+            self.assertEqual(profile._repr_html_(), str(profile))
             step()
         for line in profile.table(row_limit=0).splitlines()[:-1]:
             self.assertLessEqual(len(line), 100)
@@ -155,6 +180,25 @@ class OnTheCpu(unittest.TestCase):
                 self.assertEqual(json.load(file), profile.document())
         self.assertEqual({event["ph"] for event in events}, {"X", "C"})
         self.assertIn("memory cpu", {event["name"] for event in events})
+
+
+class InTheCommand(unittest.TestCase):
+    """`headroom profile train.py:make_step`, without the process."""
+
+    def test_refuses_a_wrong_figure_before_it_runs_and_writes(self):
+        request = {"sort_by": "bytes", "row_limit": 10, "group_by": "operator", "steps": 1, "trace": "no.json",
+                   "rules": "cuda", "allocator": None}
+        run = types.SimpleNamespace(request=request, cards=lambda: [{"name": "RTX 4090"}],
+                                    spec=lambda card: card["name"],
+                                    make=lambda *_: self.fail("the step was made"))
+        with self.assertRaisesRegex(headroom.UsageError, "sort_by"):
+            command.profile(run, None)
+        self.assertFalse(os.path.exists("no.json"))
+
+    def test_says_one_step_and_two_steps(self):
+        for steps, text in ((1, "net: 1 step on RTX 4090\n\n"), (2, "net: 2 steps on RTX 4090\n\n")):
+            document = {"model": {"name": "net"}, "steps": steps, "notes": [], "fits": True}
+            self.assertEqual(command.profile_text(document, {"name": "RTX 4090"}), text)
 
 
 class OnASimulatedCard(unittest.TestCase):

@@ -90,9 +90,10 @@ TEST(Diff, SaysWhatChangedAndByHowMuch) {
 }
 
 TEST(Diff, ComparesOneStepOnRequest) {
-  const Timeline a = Net(2, 4_MiB).timeline(), b = Net(2, 6_MiB).timeline();
+  const Timeline a = Net(2, 40_MiB).timeline(), b = Net(2, 60_MiB).timeline();
   EXPECT_EQ(difference_of(a, b, {.step = 0}).peak(), Bytes{0});
-  EXPECT_EQ(difference_of(a, b, {.step = 1}).peak(), 4_MiB);
+  EXPECT_EQ(difference_of(a, b, {.step = 1}).peak(), 40_MiB);
+  EXPECT_LT(difference_of(a, b, {.step = 0}).b.reserved, b.reserved[b.reserved_peak]);
   EXPECT_THROW((void)difference_of(a, b, {.step = 7}), UsageError);
 }
 
@@ -113,6 +114,35 @@ TEST(Page, HoldsTheDataAndNothingThatEndsItEarly) {
   EXPECT_THAT(page, HasSubstr("a \\u003c/script>\\u003cb>"));
   EXPECT_THAT(page, HasSubstr(R"("allocated_bytes":14680064)"));
   EXPECT_THAT(page, ::testing::Not(HasSubstr("{{")));
+}
+
+TEST(Page, TakesATitleThatLooksLikeAMark) {
+  const std::string page = page_of(Net(2, 5_MiB).timeline(), {.title = "{{data}}.pickle"});
+  EXPECT_NE(page.find("<title>{{data}}.pickle</title>"), std::string::npos);
+}
+
+// A leak: nothing is freed, so that leaving out instants leaves out no tensor.
+TEST(Page, OfALeakIsSmallEnoughAndSaysSo) {
+  std::vector<Event> events;
+  for (std::uint64_t i = 1; i <= 100'000; ++i)
+    events.push_back(alloc(i, Bytes{static_cast<std::int64_t>(1 + i * 7919 % 1'000'003)}));
+  const auto trace = trace_of(events, {.format = Format::plain});
+  const Timeline timeline = timeline_of(*trace);
+  const std::string page = page_of(timeline, {.title = "leak", .most_bytes = Bytes{600'000}});
+  EXPECT_LE(page.size(), 600'000U);
+  EXPECT_NE(page.find(R"("thinned":true)"), std::string::npos);
+  EXPECT_EQ(page.find(R"("tensors_merged":0,)"), std::string::npos);
+}
+
+TEST(Page, OfManyRefusalsIsSmallEnough) {
+  std::vector<Event> events{alloc(1, 30_MiB)};
+  for (std::uint64_t i = 2; i <= 20'000; ++i) events.push_back(alloc(i, 30_MiB));
+  const auto trace = trace_of(events, {.format = Format::plain});
+  const Timeline timeline = timeline_of(*trace, {.setup = {.capacity = 40_MiB}});
+  ASSERT_EQ(timeline.refusals.size(), 19'999U);
+  const std::string page = page_of(timeline, {.title = "refused", .most_bytes = Bytes{600'000}});
+  EXPECT_LE(page.size(), 600'000U);
+  EXPECT_NE(page.find(R"("ooms_count":19999)"), std::string::npos);
 }
 
 TEST(Page, IsThinnedUntilItIsSmallEnough) {

@@ -86,7 +86,7 @@ TEST(LibTorchPickler, IsReadWithAndWithoutTheNamesOfFunctions) {
     EXPECT_EQ(events[0].kind, Kind::segment_alloc);
     EXPECT_EQ(events[1].bytes, Bytes{300});
     EXPECT_EQ(events[4].kind, Kind::free_completed);
-    EXPECT_EQ(reader->names().text(events[2].module), "/project/train.cpp:12");
+    EXPECT_EQ(reader->names().text(events[2].line), "/project/train.cpp:12");
   }
 }
 

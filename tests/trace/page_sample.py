@@ -209,7 +209,7 @@ def about_of(sample, title, capacity=None, **more):
         "reserved_peak": {"instant": top, "reserved_bytes": reserved[top], "allocated_bytes": series[top]},
         "group_by": "category" if any(w[0] for w in sample.whats) else "line",
         "names": sample.names, "whats": sample.whats, "categories": CATEGORIES, "phases": sample.phases,
-        "steps": sample.steps, "marks": sample.marks, "ooms": sample.ooms, "notes": [],
+        "steps": sample.steps, "marks": sample.marks, "ooms": sample.ooms, "ooms_count": len(sample.ooms), "notes": [],
         "facts": []}
     about.update(more)
     return about

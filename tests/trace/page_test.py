@@ -393,6 +393,17 @@ class PageTest(BrowserTest):
         self.browser.key("Escape")
         self.assertTrue(self.run_in("document.querySelector('#tooltip').hidden"))
         self.assertEqual(self.legend()["instant"], trace.peak)
+        # Once the place of the last pin was taken for a second click on it.
+        self.browser.click(left + width * 0.5, top + height * 0.85)
+        self.assertEqual(self.legend()["instant"], instant)
+
+    def test_is_drawn_at_no_width(self):
+        """As in a folded cell of a notebook; the segments once were laid out for ever."""
+        self.open("small")
+        self.run_in("document.body.style.display = 'none', window.dispatchEvent(new Event('resize')), 1")
+        self.run_in("new Promise(done => setTimeout(() => done(1), 300))")
+        self.run_in("document.body.style.display = '', 1")
+        self.assertGreater(self.run_in("document.querySelector('.segments canvas').clientWidth"), 100)
 
     def test_no_peak_is_lost_in_drawing(self):
         trace = self.open("large")

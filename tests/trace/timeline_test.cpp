@@ -8,6 +8,7 @@
 #include <random>
 
 #include "headroom/base/error.h"
+#include "headroom/trace/thinning.h"
 #include "tests/trace/written_events.h"
 
 namespace headroom::trace {
@@ -72,7 +73,7 @@ TEST(Timeline, KnowsEachLifeAndTheCardAfterEachChange) {
 TEST(Timeline, AddsUpAtEveryInstantWholeAndThinned) {
   const auto trace = trace_of(random_events(4000), kRequests);
   const Timeline whole = timeline_of(*trace);
-  const Timeline thin = thinned(whole, 500);
+  const Timeline thin = thinned(whole, {.instants = 500});
   EXPECT_LE(thin.instants(), 500U);
   EXPECT_EQ(thin.tensors.size() + thin.left_out, whole.tensors.size());
   for (const Timeline* timeline : {&whole, &thin})
@@ -84,13 +85,23 @@ TEST(Timeline, KeepsThePeaksWhenItIsThinned) {
   const auto trace = trace_of(random_events(4000), kRequests);
   const Timeline whole = timeline_of(*trace);
   for (const Instant most : {2000U, 300U, 5U, 1U}) {
-    const Timeline thin = thinned(whole, most);
+    const Timeline thin = thinned(whole, {.instants = most});
     EXPECT_EQ(thin.allocated[thin.peak], whole.allocated[whole.peak]);
     EXPECT_EQ(thin.reserved[thin.reserved_peak], whole.reserved[whole.reserved_peak]);
     EXPECT_EQ(thin.event_numbers[thin.peak], whole.event_numbers[whole.peak]);
     EXPECT_EQ(*std::max_element(thin.allocated.begin(), thin.allocated.end()),
               whole.allocated[whole.peak]);
   }
+}
+
+TEST(Timeline, KeepsItsSumsWhenTensorsAreMerged) {
+  const auto trace = trace_of(random_events(4000), kRequests);
+  const Timeline whole = timeline_of(*trace);
+  const Timeline merged = thinned(whole, {.instants = 100, .merges = true});
+  EXPECT_GT(merged.merged, 0U);
+  EXPECT_EQ(merged.tensors.size() + merged.left_out + merged.merged, whole.tensors.size());
+  for (Instant i = 0; i < merged.instants(); ++i)
+    ASSERT_EQ(sum_of_blocks(merged, i), merged.allocated[i]) << "instant " << i;
 }
 
 TEST(Timeline, TellsPhasesAndStepsAsRuns) {

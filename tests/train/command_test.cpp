@@ -141,6 +141,12 @@ TEST(TrainCommand, WritesALineForEachStepAndEvaluation) {
   EXPECT_EQ(world.metrics("out", "val_loss").size(), 2U);
 }
 
+std::int64_t bytes_of(const Json& top, std::string_view category) {
+  for (const Json& share : top.at("by_category"))
+    if (share.at("name") == category) return share.at("bytes").get<std::int64_t>();
+  return 0;
+}
+
 TEST(TrainCommand, SavesATraceAndASnapshot) {
   const TrainingWorld world;
   const std::string trace = world.path("run.hrtrace"), snapshot = world.path("run.pickle");
@@ -158,16 +164,22 @@ TEST(TrainCommand, SavesATraceAndASnapshot) {
       EXPECT_EQ(top.exit_code, 0) << top.err;
       EXPECT_THAT(top.out, HasSubstr("aten::")) << file;
     }
+    const Json end = world.headroom({"trace", "top", trace, "--at", "end", "--json"}).json();
+    const std::int64_t parameters = bytes_of(end, "parameter");
+    EXPECT_GT(parameters, 0);
+    EXPECT_GE(bytes_of(end, "optimizer"), 2 * parameters) << "two moments of each";
+    EXPECT_LT(bytes_of(end, "optimizer"), 3 * parameters);
   }
 }
 
 // A trace of a run that ran out of memory is what people want most.
 TEST(TrainCommand, SavesTheTraceOfARunThatRanOutOfMemory) {
   const TrainingWorld world;
-  const std::string trace = world.path("run.hrtrace");
-  const Outcome outcome = world.train(
-      world.on_tokens("out", {"steps=2", "--trace", trace, "--inject", "oom@40:every=1"}));
+  const std::string trace = world.path("run.hrtrace"), page = world.path("run.html");
+  const Outcome outcome = world.train(world.on_tokens(
+      "out", {"steps=2", "--trace", trace, "--html", page, "--inject", "oom@40:every=1"}));
   EXPECT_EQ(outcome.exit_code, 76) << outcome.err;
+  EXPECT_NE(read_file(page).value_or("").find("\"recorded\":true"), std::string::npos);
   EXPECT_EQ(world.headroom({"trace", "top", trace, "--json"}).exit_code, 0);
 }
 

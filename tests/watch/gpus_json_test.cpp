@@ -125,6 +125,13 @@ TEST(DataWarnings, TellTheAgeOfAStaleCard) {
                                                                "there is no data")));
 }
 
+TEST(DataWarnings, ThoseOfAgeAreKnownFromTheOthers) {
+  auto machine = two_cards(kNow - std::chrono::seconds(3));
+  machine.cards[1].sampled.reset();
+  for (const std::string& warning : data_warnings(machine, kNow)) EXPECT_TRUE(tells_age(warning));
+  EXPECT_FALSE(tells_age("GPU 1: GPU is lost"));
+}
+
 TEST(DataWarnings, TellTheDriversOwnWords) {
   auto machine = two_cards(kNow);
   machine.cards[1].trouble = "GPU is lost";

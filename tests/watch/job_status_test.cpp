@@ -95,6 +95,27 @@ TEST_F(JobStatuses, AreWrittenOnceASecond) {
   EXPECT_EQ(job_statuses(folder()).at(0).step, 3);
 }
 
+TEST_F(JobStatuses, OfStepsThatTakeLongerThanASecondAreAllWritten) {
+  JobStatusPublisher publisher(folder());
+  for (int step = 1; step <= 4; ++step) {
+    publisher.publish({.step = step}, begin_ + step * std::chrono::milliseconds(1500));
+    EXPECT_EQ(job_statuses(folder()).at(0).step, step);
+  }
+}
+
+TEST_F(JobStatuses, CanBeReadByTheirUserOnly) {
+  using std::filesystem::perms;
+  std::filesystem::create_directory(folder());  // as an earlier version made it
+  JobStatusPublisher publisher(folder());
+  publisher.publish({.step = 1});
+  const auto permissions = [](const std::filesystem::path& path) {
+    return std::filesystem::status(path).permissions();
+  };
+  EXPECT_EQ(permissions(folder()), perms::owner_all);
+  EXPECT_EQ(permissions(folder() / name_of(this_process())),
+            perms::owner_read | perms::owner_write);
+}
+
 TEST_F(JobStatuses, ASurvivedOomAndANewPlanAreWrittenAtOnce) {
   JobStatusPublisher publisher(folder());
   publisher.publish({.step = 1}, begin_);
@@ -157,10 +178,15 @@ TEST_F(JobStatuses, DamagedFilesAreIgnored) {
   EXPECT_TRUE(std::filesystem::exists(folder() / "a-b.json"));
 }
 
-TEST_F(JobStatuses, ADamagedFileOfADeadProcessIsRemoved) {
+// It may be of another machine, and of a later version.
+TEST_F(JobStatuses, ADamagedFileOfNoProcessIsLeftAloneForADay) {
   Child child;
   const auto file = folder_.write("status/" + name_of(child.identity()), "");
   child.end();
+  EXPECT_TRUE(job_statuses(folder()).empty());
+  EXPECT_TRUE(std::filesystem::exists(file));
+  std::filesystem::last_write_time(
+      file, std::filesystem::file_time_type::clock::now() - std::chrono::hours(25));
   EXPECT_TRUE(job_statuses(folder()).empty());
   EXPECT_FALSE(std::filesystem::exists(file));
 }

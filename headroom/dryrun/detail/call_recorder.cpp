@@ -1,21 +1,26 @@
 #include "headroom/dryrun/detail/call_recorder.h"
 
+#include <atomic>
+
 #include "headroom/base/time.h"
+#include "headroom/forecast/step_time.h"
 #include "headroom/trace/where.h"
 
 namespace headroom::dryrun::detail {
 
-// A call that runs now, on its thread.
+// A call that runs now, on its thread. Calls inside it may hold it longer than LibTorch holds its
+// name.
 struct OpenCall {
   std::shared_ptr<CallRecorder> recorder;
   std::shared_ptr<OpenCall> outer;
   std::size_t number = 0;
-  std::string_view name;
+  std::string name;
   CallWork work;
   // The card runs it: what its kernel calls, for shapes or values, is the simulation's own work.
   bool runs_on_card = false;
-  bool called_work = false;  // an operator that it called took device time
-  bool has_ended = false;    // on another thread
+  // Written on the thread where a call ends, which may be another one.
+  std::atomic<bool> called_work = false;  // an operator that it called took device time
+  std::atomic<bool> has_ended = false;
 };
 
 namespace {
@@ -96,7 +101,7 @@ memory::Profile CallRecorder::profile() {
   for (Call& call : profile_.calls)
     if (call.end_ns == 0) call.end_ns = wall_time_ns();
   profile_.simulated_time = profile_.has_device;
-  if (profile_.has_device) profile_.rates_of = rates_ != nullptr ? rates_->brief : "A100 80GB";
+  if (profile_.has_device) profile_.rates_of = forecast::card_or_a100(rates_).brief;
   return memory::without_repeated_calls(profile_);
 }
 
@@ -143,7 +148,7 @@ CallRecorder::Open CallRecorder::opened(const at::RecordFunction& call, const Op
     open->work = CallWork(call, *facts);
   const std::string shapes = is_range ? std::string() : shapes_of(call.inputs());
   const std::lock_guard lock(mutex_);
-  open->number = add(std::string(open->name), outer);
+  open->number = add(open->name, outer);
   Call& record = profile_.calls.back();
   record.kind = is_range ? CallKind::range : CallKind::operation;
   record.shapes = profile_.names.number(shapes);
@@ -241,7 +246,7 @@ Call& CallRecorder::call_that_allocates(const Open& innermost_call, trace::Name 
   const std::string_view running = without_overload(trace::here.operation);
   const std::string_view name = running.empty() ? "aten::empty" : running;
   const OpenCall* open = innermost_call.get();
-  while (open != nullptr && open->name != name) open = open->outer.get();
+  while (open != nullptr && (open->has_ended || open->name != name)) open = open->outer.get();
   if (open == nullptr) return add_allocation(std::string(name), innermost_call, module);
   take_module(open->number, module);
   Call& call = profile_.calls[open->number];

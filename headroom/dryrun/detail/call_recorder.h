@@ -29,7 +29,7 @@ struct OpenCall;
 class CallRecorder final : public torch::profiler::impl::ProfilerStateBase,
                            public std::enable_shared_from_this<CallRecorder> {
  public:
-  // Null `rates`: those of a usual card.
+  // Null `rates`: those of an A100 80GB.
   CallRecorder(const memory::NamedTensors& tensors, const gpu::CatalogueCard* rates);
 
   void start();
@@ -53,7 +53,7 @@ class CallRecorder final : public torch::profiler::impl::ProfilerStateBase,
 
   static std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& call);
   static void end(const at::RecordFunction& call, at::ObserverContext* context);
-  // Of this recorder, on this thread.
+  // The innermost open call of this recorder on this thread.
   [[nodiscard]] Open innermost_here() const;
   [[nodiscard]] Open opened(const at::RecordFunction& call, const Open& outer);
   void close(const at::RecordFunction& call, OpenCall& open);

@@ -36,7 +36,7 @@ OperatorFacts facts_from(const c10::FunctionSchema& schema) {
   return facts;
 }
 
-// Of the table they read only the rows that they give.
+// These read only the rows of the table that they return, not the whole table.
 bool reads_rows_only(std::string_view name) {
   return name == "aten::embedding" || name == "aten::index_select" || name == "aten::gather" ||
          name == "aten::index";

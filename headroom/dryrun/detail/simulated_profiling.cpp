@@ -62,17 +62,17 @@ class CardObserver final : public sim::Observer {
   sim::Observer* before_ = nullptr;
 };
 
-class SimulatedProfiling final : public memory::Profiling {
+class SimulatedSource final : public memory::ProfileSource {
  public:
-  explicit SimulatedProfiling(const memory::NamedTensors& tensors)
+  explicit SimulatedSource(const memory::NamedTensors& tensors)
       : recorder_(std::make_shared<CallRecorder>(tensors, rates_of(*card_at(0)))) {
     for (int i = 0; i < sim::card_count(); ++i)
       observers_.push_back(std::make_unique<CardObserver>(card_at(i), recorder_));
     recorder_->start();
   }
-  SimulatedProfiling(const SimulatedProfiling&) = delete;
-  SimulatedProfiling& operator=(const SimulatedProfiling&) = delete;
-  ~SimulatedProfiling() override { stop(); }
+  SimulatedSource(const SimulatedSource&) = delete;
+  SimulatedSource& operator=(const SimulatedSource&) = delete;
+  ~SimulatedSource() override { stop(); }
 
   void know(const memory::NamedTensors& tensors) override { recorder_->know(tensors); }
   void begin_step() override { recorder_->begin_step(); }
@@ -91,12 +91,12 @@ class SimulatedProfiling final : public memory::Profiling {
   std::vector<std::unique_ptr<CardObserver>> observers_;
 };
 
-std::unique_ptr<memory::Profiling> profile_cards(const memory::NamedTensors& tensors) {
+std::unique_ptr<memory::ProfileSource> profile_cards(const memory::NamedTensors& tensors) {
   if (sim::card_count() == 0) return nullptr;
-  return std::make_unique<SimulatedProfiling>(tensors);
+  return std::make_unique<SimulatedSource>(tensors);
 }
 
-const memory::RegisterProfiling registration(&profile_cards);
+const memory::RegisterProfileSource registration(&profile_cards);
 
 }  // namespace
 }  // namespace headroom::dryrun::detail

@@ -195,9 +195,9 @@ class Reading {
   std::unordered_map<trace::Name, Bytes> allocated_;                       // by device
 };
 
-class KinetoProfiling final : public Profiling {
+class KinetoSource final : public ProfileSource {
  public:
-  KinetoProfiling() {
+  KinetoSource() {
     std::set<ActivityType> activities{ActivityType::CPU};
     if (torch::cuda::is_available()) activities.insert(ActivityType::CUDA);
     const torch::profiler::impl::ProfilerConfig config(torch::profiler::impl::ProfilerState::KINETO,
@@ -206,22 +206,23 @@ class KinetoProfiling final : public Profiling {
     kineto::prepareProfiler(config, activities);
     kineto::enableProfiler(config, activities);
   }
-  KinetoProfiling(const KinetoProfiling&) = delete;
-  KinetoProfiling& operator=(const KinetoProfiling&) = delete;
+  KinetoSource(const KinetoSource&) = delete;
+  KinetoSource& operator=(const KinetoSource&) = delete;
   // On another thread the profiler is not the current one; it then ends with its thread.
-  ~KinetoProfiling() override {
-    if (runs_ && torch::profiler::impl::profilerEnabled()) (void)kineto::disableProfiler();
+  ~KinetoSource() override {
+    try {
+      if (runs_ && torch::profiler::impl::profilerEnabled()) (void)kineto::disableProfiler();
+    } catch (...) {  // NOLINT(bugprone-empty-catch): the profile is discarded anyway
+    }
   }
 
   Profile end() override {
     runs_ = false;
-    try {
-      return read_profile(*kineto::disableProfiler());
-    } catch (const c10::Error&) {
+    if (!torch::profiler::impl::profilerEnabled())
       throw UsageError(expectation("profile", "a profile that no other profiler ends",
                                    "one that has ended: PyTorch's profiler ran inside it",
                                    "one of them at a time"));
-    }
+    return read_profile(*kineto::disableProfiler());
   }
 
  private:
@@ -230,8 +231,8 @@ class KinetoProfiling final : public Profiling {
 
 }  // namespace
 
-std::unique_ptr<Profiling> start_kineto() {
-  return std::make_unique<KinetoProfiling>();
+std::unique_ptr<ProfileSource> start_kineto() {
+  return std::make_unique<KinetoSource>();
 }
 
 }  // namespace headroom::memory::detail

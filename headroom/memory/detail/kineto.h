@@ -7,6 +7,6 @@
 
 namespace headroom::memory::detail {
 
-[[nodiscard]] std::unique_ptr<Profiling> start_kineto();
+[[nodiscard]] std::unique_ptr<ProfileSource> start_kineto();
 
 }  // namespace headroom::memory::detail

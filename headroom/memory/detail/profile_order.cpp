@@ -12,25 +12,33 @@
 namespace headroom::memory {
 namespace {
 
-using Figure = double (*)(const ProfileRow&);
-struct SortKey {
-  std::string_view name;
-  Figure figure;
-};
+using detail::Figure;
+using detail::Unit;
+
 double count_of(Bytes bytes) {
   return static_cast<double>(bytes.count);
 }
-constexpr std::array<SortKey, 10> kSortKeys{
-    {{"self_bytes", [](const ProfileRow& row) { return count_of(row.self_bytes); }},
-     {"total_bytes", [](const ProfileRow& row) { return count_of(row.total_bytes); }},
-     {"self_kept_bytes", [](const ProfileRow& row) { return count_of(row.self_kept); }},
-     {"self_cpu_bytes", [](const ProfileRow& row) { return count_of(row.self_cpu_bytes); }},
-     {"cpu_bytes", [](const ProfileRow& row) { return count_of(row.cpu_bytes); }},
-     {"self_device_s", [](const ProfileRow& row) { return row.self_device_s.value_or(0); }},
-     {"device_s", [](const ProfileRow& row) { return row.device_s.value_or(0); }},
-     {"self_cpu_s", [](const ProfileRow& row) { return row.self_cpu_s; }},
-     {"cpu_s", [](const ProfileRow& row) { return row.cpu_s; }},
-     {"calls", [](const ProfileRow& row) { return static_cast<double>(row.calls); }}}};
+constexpr std::array<Figure, 10> kFigures{
+    {{"calls", "calls", Unit::count,
+      [](const ProfileRow& row) { return static_cast<double>(row.calls); }, Figure::kAlways},
+     {"self_bytes", "self mem", Unit::bytes,
+      [](const ProfileRow& row) { return count_of(row.self_bytes); }, Figure::kAlways, true},
+     {"total_bytes", "total mem", Unit::bytes,
+      [](const ProfileRow& row) { return count_of(row.total_bytes); }, Figure::kAlways, true},
+     {"self_kept_bytes", "self kept", Unit::bytes,
+      [](const ProfileRow& row) { return count_of(row.self_kept); }, 1},
+     {"self_cpu_bytes", "self CPU mem", Unit::bytes,
+      [](const ProfileRow& row) { return count_of(row.self_cpu_bytes); }, 2},
+     {"cpu_bytes", "CPU mem", Unit::bytes,
+      [](const ProfileRow& row) { return count_of(row.cpu_bytes); }, 4},
+     {"self_cpu_s", "self CPU", Unit::seconds, [](const ProfileRow& row) { return row.self_cpu_s; },
+      3},
+     {"cpu_s", "CPU time", Unit::seconds, [](const ProfileRow& row) { return row.cpu_s; },
+      Figure::kAlways},
+     {"self_device_s", "self device", Unit::seconds,
+      [](const ProfileRow& row) { return row.self_device_s.value_or(0); }, 1},
+     {"device_s", "device time", Unit::seconds,
+      [](const ProfileRow& row) { return row.device_s.value_or(0); }, Figure::kAlways, true}}};
 constexpr std::string_view kByName = "name";
 
 // PyTorch's names, after "cuda" became "device".
@@ -46,17 +54,19 @@ constexpr std::pair<std::string_view, std::string_view> kSynonyms[] = {
     {"count", "calls"},
     {"key", kByName}};
 
-bool is_cpu_time(const SortKey& key) {
-  return key.name == "cpu_s" || key.name == "self_cpu_s";
+bool is_cpu_time(const Figure& figure) {
+  return figure.key == "cpu_s" || figure.key == "self_cpu_s";
 }
 
-// The key, then the others. CPU times break no ties: they differ from run to run.
-std::vector<SortKey> keys_from(const std::string& sort_by) {
+// The key, then the others, the number of calls last. CPU times break no ties: they differ from run
+// to run.
+std::vector<Figure> keys_from(const std::string& sort_by) {
   const std::string key = detail::own_name(sort_by);
-  std::vector<SortKey> keys(kSortKeys.begin(), kSortKeys.end());
   if (key == kByName) return {};
+  std::vector<Figure> keys(kFigures.begin(), kFigures.end());
+  std::rotate(keys.begin(), keys.begin() + 1, keys.end());
   const auto first =
-      std::find_if(keys.begin(), keys.end(), [&](const SortKey& each) { return each.name == key; });
+      std::find_if(keys.begin(), keys.end(), [&](const Figure& each) { return each.key == key; });
   if (first == keys.end())
     throw UsageError(expectation("sort_by", "one of " + join(sort_keys(), ", "), sort_by,
                                  nearest(sort_by, sort_keys()).value_or("self_bytes")));
@@ -69,9 +79,13 @@ std::vector<SortKey> keys_from(const std::string& sort_by) {
 
 std::vector<std::string> sort_keys() {
   std::vector<std::string> names;
-  for (const SortKey& key : kSortKeys) names.emplace_back(key.name);
+  for (const Figure& figure : kFigures) names.emplace_back(figure.key);
   names.emplace_back(kByName);
   return names;
+}
+
+std::span<const Figure> detail::figures() {
+  return kFigures;
 }
 
 std::string detail::own_name(std::string key) {
@@ -83,10 +97,10 @@ std::string detail::own_name(std::string key) {
 }
 
 void detail::sort(std::vector<ProfileRow>& rows, const std::string& sort_by) {
-  const std::vector<SortKey> keys = keys_from(sort_by);
+  const std::vector<Figure> keys = keys_from(sort_by);
   std::stable_sort(rows.begin(), rows.end(), [&](const ProfileRow& a, const ProfileRow& b) {
-    for (const SortKey& each : keys)
-      if (each.figure(a) != each.figure(b)) return each.figure(a) > each.figure(b);
+    for (const Figure& each : keys)
+      if (each.of(a) != each.of(b)) return each.of(a) > each.of(b);
     return std::tie(a.name, a.shapes) < std::tie(b.name, b.shapes);
   });
 }

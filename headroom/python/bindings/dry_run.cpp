@@ -135,6 +135,13 @@ void add_dry_run(py::module_& module) {
                  trace::timeline_of(*trace),
                  {.title = title, .notes = std::move(notes), .most_bytes = Bytes{most_bytes}});
            })
+      .def("write_page",
+           [](const Report& report, const std::string& path, const std::string& title,
+              std::vector<std::string> notes, const Facts& facts) {
+             const auto trace = trace::read_trace(report, {.facts = facts});
+             trace::write_page(path, trace::timeline_of(*trace),
+                               {.title = title, .notes = std::move(notes)});
+           })
       .def_property_readonly("has_trace",
                              [](const Report& report) { return report.trace != nullptr; });
   module.def("dry_run_on", [](sim::Card& card, SubjectInPython subject, int steps,

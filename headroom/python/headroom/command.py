@@ -249,9 +249,10 @@ def fit_text(document: dict[str, Any]) -> str:
 
 def profile(run: Run, ours: TextIO) -> int:
     request, card = run.request, run.cards()[0]
+    view = request["sort_by"], request["row_limit"], request["group_by"]
+    empty_profile().document(*view)  # refuses a wrong --sort-by before the run
     found, fits = _engine.profile_steps(run.spec(card), run.make, request["steps"], request["rules"],
                                         request["allocator"])
-    view = request["sort_by"], request["row_limit"], request["group_by"]
     if request["trace"] is not None:
         found.write_chrome(request["trace"])
     limited = card["total_bytes"] is not None
@@ -263,8 +264,14 @@ def profile(run: Run, ours: TextIO) -> int:
     return OK
 
 
+def empty_profile() -> _engine.Profile:
+    with simulation.simulate("1MiB"):
+        return _engine.Profiler([]).end()
+
+
 def profile_text(document: dict[str, Any], card: dict[str, Any]) -> str:
-    lines = [f"{document['model']['name']}: {document['steps']} steps on {card['name']}"]
+    steps = document["steps"]
+    lines = [f"{document['model']['name']}: {steps} step{'' if steps == 1 else 's'} on {card['name']}"]
     lines += [f"note: {note}" for note in document["notes"]]
     if document["fits"] is False:
         lines.append("It does not fit there: the figures are of a card without limit.")

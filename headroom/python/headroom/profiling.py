@@ -102,12 +102,15 @@ class profile:  # pylint: disable=invalid-name
                  trace: Optional[TracebackType]) -> None:
         for handle in self._handles:
             handle.remove()
-        for one in reversed(self._open()):
-            one.end()
-        self._open().clear()
         profiler, self._profiler = self._profiler, None
+        self._modules = ModuleNames()  # the old one holds the models
         assert profiler is not None
-        self._profile = profiler.end()
+        try:
+            for one in reversed(self._open()):
+                one.end()
+        finally:
+            self._open().clear()
+            self._profile = profiler.end()
 
     def step(self) -> None:
         """Says that a training step begins, so that what precedes its forward pass on a simulated card belongs to
@@ -198,6 +201,8 @@ class profile:  # pylint: disable=invalid-name
         return self.table() if self._profile is not None else "headroom.profile(), not ended"
 
     def _repr_html_(self) -> str:
+        if self._profile is None:
+            return html.escape(str(self))
         columns = ("name", "calls", "self_bytes", "total_bytes", "cpu_bytes", "cpu_s", "device_s")
         lines = ["<tr>" + "".join(f"<th>{name}</th>" for name in columns) + "</tr>"]
         for row in self.rows_by(row_limit=10):

@@ -10,8 +10,8 @@ from headroom.errors import UsageError
 from headroom.sizes import Bytes
 
 
-# Bytes of a page in a file, and of one in a cell of a notebook.
-MOST_OF_A_FILE, MOST_OF_A_CELL = 4_800_000, 1_500_000
+MOST_OF_A_CELL = 1_500_000  # bytes of a page in a notebook
+TITLE = "A training step"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,24 +181,21 @@ class Report:
 
     def save_html(self, path: str, title: str = "") -> None:
         """Writes a page for a browser that shows memory over time. Needs trace=True, as write_trace."""
-        page = self._page("save_html", title, MOST_OF_A_FILE)
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(page)
-
-    def _page(self, function: str, title: str, most_bytes: int) -> str:
-        notes = list(self.notes)
-        if refused := self.out_of_memory:
-            notes.insert(0, f"a request of {refused['asked']} did not fit: {refused['free']} of {refused['total']} "
-                            "were free")
-        return self._with_trace(function).page(title or "A training step", notes, self.facts, most_bytes)
+        self._with_trace("save_html").write_page(path, title or TITLE, self._sentences(), self.facts)
 
     def _repr_html_(self) -> str:
         """In a notebook: the page if the report has its trace, else the text."""
         if self._report is None or not self._report.has_trace:
             return f"<pre>{html.escape(str(self))}</pre>"
-        page = self._page("_repr_html_", "", MOST_OF_A_CELL)
-        return ('<iframe style="width: 100%; height: 900px; border: 0" '
+        page = self._report.page(TITLE, self._sentences(), self.facts, MOST_OF_A_CELL)
+        return ('<iframe sandbox="allow-scripts" style="width: 100%; height: 900px; border: 0" '
                 f'srcdoc="{html.escape(page, quote=True)}"></iframe>')
+
+    def _sentences(self) -> list[str]:
+        if refused := self.out_of_memory:
+            return [f"a request of {refused['asked']} did not fit: {refused['free']} of {refused['total']} were free",
+                    *self.notes]
+        return self.notes
 
     def _with_trace(self, function: str) -> _engine.Report:
         if self._report is not None and not self._report.has_trace:

@@ -11,19 +11,22 @@ namespace {
 // many times.
 constexpr int kDeepest = 512;
 
-// Parts of file names that belong to PyTorch, Python or the C library, not to the user.
-constexpr std::array<std::string_view, 14> kInnerFiles = {
-    "/torch/", "/c10/",    "/aten/",   "/pytorch/", "<frozen",    "<string>", "<eval_with_key>",
-    "Python/", "Objects/", "Modules/", "ceval.c",   "libc_start", "csu/",     "/c++/"};
+// What in a file's name says that it belongs to PyTorch, Python or the C library, not to the user:
+// parts of it, and its beginning (a path of the machine that built Python or PyTorch).
+constexpr std::array<std::string_view, 6> kInnerParts = {
+    "-packages/torch/", "/c10/", "/aten/", "/pytorch/", "/c++/", "<eval_with_key>"};
+constexpr std::array<std::string_view, 9> kInnerBegins = {"torch/",  "<frozen",  "<string>",
+                                                          "Python/", "Objects/", "Modules/",
+                                                          "ceval.c", "../csu/",  "csu/"};
 
 // A C++ frame of the wheel's libraries has a bare file name, and no line.
 bool is_users(const Frame& frame) {
-  if (frame.line <= 0) return false;
-  if (frame.filename.empty() || frame.filename == "??" || frame.filename == "none") return false;
-  if (frame.filename.starts_with("torch/")) return false;
-  return std::none_of(kInnerFiles.begin(), kInnerFiles.end(), [&](std::string_view part) {
-    return frame.filename.find(part) != std::string_view::npos;
-  });
+  const std::string_view file = frame.filename;
+  if (frame.line <= 0 || file.empty() || file == "??" || file == "none") return false;
+  const auto has = [&](std::string_view part) { return file.find(part) != std::string_view::npos; };
+  const auto begins = [&](std::string_view begin) { return file.starts_with(begin); };
+  return std::none_of(kInnerParts.begin(), kInnerParts.end(), has) &&
+         std::none_of(kInnerBegins.begin(), kInnerBegins.end(), begins);
 }
 
 // "at::_ops::mm::call(at::Tensor const&, ...)" gives "mm"; any other function gives "".

@@ -10,8 +10,7 @@
 //   6  reserved where it changes: instant less the one before, difference (zigzag)
 //   7  time     samples: instant less the one before, nanoseconds less the one before
 //   8  segments at the peak: address less the one before, size, stream, pool, 1 if expandable,
-//   count
-//               of its blocks
+//               number of blocks
 //   9  blocks   of these segments: size, index of the tensor plus 1; 0: free
 #pragma once
 

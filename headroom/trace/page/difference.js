@@ -1,7 +1,7 @@
 // The table of a diff: what makes the peak of B higher or lower than that of A.
 
-const PART_COLUMNS = [["step", part => part.step > 0 ? String(part.step) : ""], ["phase", part => part.phase],
-                      ["module", part => part.module], ["category", part => part.category]];
+const PART_COLUMNS = [["phase", part => part.phase], ["module", part => part.module],
+                      ["category", part => part.category]];
 
 // The columns in which some part tells something.
 function knownColumns(parts) {

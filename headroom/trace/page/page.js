@@ -84,7 +84,7 @@ class Report {
     byId("reports").append(root);
     const part = name => root.querySelector("." + name);
     this.label = page.traces.length > 1 ? "AB"[number] + ": " : "";
-    if (this.label) part("name").textContent = this.label + trace.about.title.replace(this.label, "");
+    if (this.label) part("name").textContent = this.label + trace.about.title;
     else part("name").remove();
     if (this.label) showFacts(trace.about, part("facts"));
     else part("facts").remove();
@@ -122,7 +122,7 @@ class Report {
 
 // The figures that people want first, and what did not fit.
 function showFigures(trace, root) {
-  const {about} = trace, {peak, reserved_peak: reserved, capacity_bytes: capacity, ooms} = about;
+  const {about} = trace, {peak, reserved_peak: reserved, capacity_bytes: capacity, ooms, ooms_count: refused} = about;
   const cache = peak.reserved_bytes - peak.allocated_bytes;
   const cacheNote = shareText(cache, peak.reserved_bytes) + " of reserved is not allocated";
   const figure = (name, bytes, note, kind) => element("div", {class: "figure " + kind}, element("dt", {}, name),
@@ -137,7 +137,7 @@ function showFigures(trace, root) {
   }
   root.querySelector(".figures").replaceChildren(...figures);
   const rows = ooms.slice(0, 5).map(oom => element("li", {}, oomText(trace, oom)));
-  if (ooms.length > 5) rows.push(element("li", {}, `${countText(ooms.length - 5)} more refused requests.`));
+  if (refused > 5) rows.push(element("li", {}, `${countText(refused - 5)} more refused requests.`));
   root.querySelector(".ooms").replaceChildren(...rows);
 }
 
@@ -173,5 +173,9 @@ function thinnedNote(about) {
   if (!about.thinned) return [];
   const left = about.tensors_left_out ? ` ${ofMany(about.tensors_left_out, "tensor")} that lived only between them ` +
     (about.tensors_left_out === 1 ? "is" : "are") + " left out." : "";
-  return [`The page shows ${countText(about.instants)} instants of ${countText(about.events)} events.${left}`];
+  const notes = [`The page shows ${countText(about.instants)} instants of ${countText(about.events)} events.${left}`];
+  if (about.tensors_merged)
+    notes.push(`So many tensors live at once that ${ofMany(about.tensors_merged, "tensor")} ` +
+      "are drawn together with others of the same place and life; the allocator's segments are left out.");
+  return notes;
 }

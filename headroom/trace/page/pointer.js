@@ -40,6 +40,7 @@ function followPointer(timeline) {
       timeline.setWindow(from, to);
     } else if (began && !began.pan) togglePin(timeline, position(event));
   });
+  over.addEventListener("pointercancel", () => { start = timeline.drag = null; });
   over.addEventListener("pointerleave", () => timeline.pinned || leave(timeline));
   over.addEventListener("dblclick", () => timeline.setWindow(...timeline.whole));
   root.addEventListener("keydown", event => {
@@ -63,18 +64,17 @@ function pointAt(timeline, at, inside) {
 
 function leave(timeline) {
   timeline.pinned = false;
+  timeline.pinnedAt = null;
   timeline.setCursor(-1);
   timeline.report.live.textContent = "";
   hideTooltip();
 }
 
 function togglePin(timeline, at) {
-  if (timeline.pinned) timeline.pinned = false;
+  const {pinned, pinnedAt} = timeline;
+  timeline.pinned = false;
   pointAt(timeline, at, true);
-  if (timeline.pinnedAt && Math.hypot(timeline.pinnedAt.x - at.x, timeline.pinnedAt.y - at.y) < 3) {
-    timeline.pinnedAt = null;
-    return leave(timeline);
-  }
+  if (pinned && pinnedAt && Math.hypot(pinnedAt.x - at.x, pinnedAt.y - at.y) < 3) return leave(timeline);
   pin(timeline);
   timeline.pinnedAt = at;
 }

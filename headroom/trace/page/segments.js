@@ -64,7 +64,7 @@ class Segments {
 
   draw() {
     if (this.segments.length === 0) return;
-    this.layout = bestLayout(this.segments, this.canvas.parentElement.clientWidth);
+    this.layout = bestLayout(this.segments, Math.max(50, this.canvas.parentElement.clientWidth));
     this.canvas.style.height = this.layout.rows * SEGMENT_ROW + "px";
     const context = cleanCanvas(this.canvas);
     this.free = hatch(context, themeColor("hatch"), themeColor("page"), 6);

@@ -36,6 +36,29 @@ TEST(TopScreen, FillsTheTerminalExactly) {
     }
 }
 
+TEST(TopScreen, FitsIntoATerminalOfAnyWidth) {
+  Picture picture = big_picture();
+  picture.processes[30].job = training(1031);
+  picture.warnings = {"the driver is old"};
+  picture.advice = "GPU 3 is idle";
+  Controls controls;
+  ASSERT_EQ(press(controls, {Key::Kind::enter}, picture), Request::explain);
+  for (const auto page : {Controls::Page::machine, Controls::Page::details, Controls::Page::help})
+    for (int width = 1; width < 60; ++width)
+      for (const int height : {1, 2, 5, 24}) {
+        controls.page = page;
+        for (const Line& line : draw(picture, controls, canvas(width, height)))
+          ASSERT_EQ(cells_of(line), width) << text_of(line) << " at " << height;
+      }
+}
+
+TEST(TopScreen, ShowsAQuestionMarkForACharacterThatIsNotOneCellWide) {
+  const Picture picture =
+      picture_of(1, {row(0, 7, 1_GiB, "größe", "python \u8a13\u7df4.py e\u0301 \xff.py")});
+  EXPECT_THAT(whole(draw(picture, {}, canvas(80, 24))),
+              AllOf(HasSubstr(" größe "), HasSubstr(" python ??.py e? ?.py")));
+}
+
 TEST(TopScreen, ShowsAllFiguresOfACardInEightyColumns) {
   const Screen screen = draw(picture_of(1), {}, canvas(80, 24));
   EXPECT_EQ(texts(screen)[1],
@@ -121,8 +144,8 @@ TEST(TopScreen, ShowsATrainingBelowItsProcess) {
   const auto lines = texts(draw(picture, {}, canvas(120, 24)));
   EXPECT_THAT(lines[5], HasSubstr(" headroom train gpt2"));
   EXPECT_EQ(lines[6],
-            "    step 17/2000 · loss 3.412 · survived 2 OOMs · micro-batch 4 of 32 · "
-            "checkpointing · 81.5 rows/s");
+            "    step 17/2000 · loss 3.412 · survived 2 OOMs · batch 32 · "
+            "micro-batch 4, checkpointing · 81.5 rows/s");
 }
 
 TEST(TopScreen, LeavesOutTheFolderOfAProgram) {

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "headroom/watch/gpus_json.h"
 #include "tests/gpu/fixtures/cards.h"
 #include "tests/gpu/fixtures/processes.h"
 
@@ -12,6 +13,7 @@ namespace {
 
 using namespace gpu::fixtures;
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 Look look_at(std::vector<gpu::Card> cards) {
@@ -72,6 +74,23 @@ TEST(TopPicture, AdvisesToEndWhatIsLeftOverWhileAJobWaits) {
               AllOf(HasSubstr("PID " + std::to_string(child.pid()) + " (stopped) holds 20.00 GiB"),
                     HasSubstr("press e")));
   EXPECT_EQ(picture.waiting.size(), 1U);
+}
+
+TEST(TopPicture, LeavesTheAgesOfCardsToTheScreen) {
+  Look look = look_at({card(0)});
+  gpu::Machine old = look.machine;
+  old.cards[0].sampled = Clock::now() - std::chrono::minutes(1);
+  old.cards[0].trouble = "GPU is lost";
+  look.warnings = watch::data_warnings(old);
+  ASSERT_EQ(look.warnings.size(), 2U);
+  EXPECT_THAT(picture_of(std::move(look), {}).warnings, ElementsAre("GPU 0: GPU is lost"));
+}
+
+TEST(TopPicture, AdvisesWithTheProgramsNameInsteadOfItsFolder) {
+  gpu::Card idle = card(0, 20_GiB);
+  idle.utilization = 0;
+  idle.processes = {process(7, 20_GiB, "/opt/headroom-0.1.0/a/long/folder/bin/train a/b.json")};
+  EXPECT_THAT(picture_of(look_at({idle}), {}).advice, HasSubstr(" (train a/b.json) holds memory"));
 }
 
 TEST(TopPicture, SaysTheMachinesAdviceOtherwise) {

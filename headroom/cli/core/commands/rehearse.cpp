@@ -12,6 +12,7 @@
 #include "headroom/cli/core/cards_to_fill.h"
 #include "headroom/cli/core/command_behind.h"
 #include "headroom/cli/core/complaint.h"
+#include "headroom/cli/core/output_folder.h"
 #include "headroom/cli/core/registry.h"
 #include "headroom/cli/core/rehearsal.h"
 #include "headroom/cli/core/rehearsal_answer.h"
@@ -52,13 +53,6 @@ std::vector<gpu::SimulatedCard> cards_for(const RehearseOptions& options) {
 }
 
 // Before the rehearsal, whose answer would be lost.
-void check_folder_of(const std::string& file) {
-  const std::filesystem::path folder = std::filesystem::path(file).parent_path();
-  std::error_code error;
-  if (!folder.empty() && !std::filesystem::is_directory(folder, error))
-    throw WriteError(file, "cannot be written: there is no folder " + folder.string());
-}
-
 RehearsalOrders orders_from(const RehearseOptions& options) {
   check_folder_of(options.trace);
   check_folder_of(options.snapshot);

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include "headroom/base/error.h"
 #include "headroom/base/text.h"
 #include "headroom/gpu/catalogue.h"
@@ -92,6 +94,13 @@ void TraceProgress::show(const trace::Reader& reader) {
                   ? fmt::format("{:.0f} %", 100 * static_cast<double>(position.count) /
                                                 static_cast<double>(*size))
                   : to_string(position)));
+}
+
+void check_is_another(const std::string& out, const std::string& trace) {
+  std::error_code error;
+  if (std::filesystem::is_regular_file(out, error) &&
+      std::filesystem::equivalent(out, trace, error))
+    throw UsageError(expectation("trace", "--out to be another file than the trace", out));
 }
 
 void warn_of(const TraceFile& file, const trace::Reader& reader, const trace::Noticed& noticed) {

@@ -45,16 +45,9 @@ Timeline timeline_from(const std::string& path, int device, const Interrupt& int
 }
 
 std::string peak_line(const char* letter, const trace::ComparedPeak& peak) {
-  std::string where = peak.phase == trace::Phase::unknown ? "" : std::string(to_string(peak.phase));
-  if (peak.step != 0) where += fmt::format("{}step {}", where.empty() ? "" : " of ", peak.step);
-  return fmt::format("{}  {}: peak {}{}\n", letter, peak.name, to_string(peak.allocated),
-                     where.empty() ? "" : " in " + where);
-}
-
-std::string module_text(const trace::FoldedPart& folded) {
-  if (folded.part.module.empty()) return "(no module)";
-  return folded.modules == 1 ? folded.part.module
-                             : fmt::format("{} ({} modules)", folded.part.module, folded.modules);
+  const std::string where = trace::moment_of(peak);
+  return fmt::format("{}  {}: peak {}{}\n", letter, without_controls(peak.name),
+                     to_string(peak.allocated), where.empty() ? "" : " in " + where);
 }
 
 std::string parts_table(const TraceDiffOptions& options, const Difference& difference,
@@ -71,7 +64,8 @@ std::string parts_table(const TraceDiffOptions& options, const Difference& diffe
     const auto& part = folded.part;
     rest -= part.b - part.a;
     rows.push_back({with_sign(part.b - part.a), to_string(part.a), to_string(part.b), part.category,
-                    std::string(to_string(part.phase)), module_text(folded)});
+                    std::string(to_string(part.phase)),
+                    part.module.empty() ? "(no module)" : without_controls(shown_module(folded))});
   }
   if (parts.size() > rows.size())
     rows.push_back({with_sign(rest), "", "",
@@ -98,7 +92,8 @@ std::string text(const TraceDiffOptions& options, const Difference& difference,
   if (difference.parts.empty()) return out + "\nThe peaks hold the same memory.\n";
   out += "\n" + parts_table(options, difference, terminal);
   if (!difference.reasons.empty()) out += "\nWhy\n";
-  for (const std::string& reason : difference.reasons) out += "  " + reason + "\n";
+  for (const std::string& reason : difference.reasons)
+    out += "  " + without_controls(reason) + "\n";
   if (difference.steps.size() > 1 && difference.steps.size() <= 20)
     out += "\n" + steps_table(difference, terminal);
   return out;
@@ -107,6 +102,9 @@ std::string text(const TraceDiffOptions& options, const Difference& difference,
 ExitCode run_trace_diff(const TraceDiffOptions& options) {
   if (options.a == "-" && options.b == "-")
     throw UsageError(expectation("diff", "standard input for one trace at most", "- -"));
+  if (options.out == "-")
+    throw UsageError(expectation("--out", "a file for the page", options.out, "diff.html"));
+  for (const std::string& trace : {options.a, options.b}) check_is_another(options.out, trace);
   const Interrupt interrupt;
   const Timeline a = timeline_from(options.a, options.device, interrupt);
   const Timeline b = timeline_from(options.b, options.device, interrupt);

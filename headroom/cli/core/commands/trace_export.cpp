@@ -1,4 +1,4 @@
-// `headroom trace snapshot` and `trace chrome`: export a trace to well-known viewers.
+// `headroom trace snapshot`, `chrome` and `report`: a trace in the forms of common viewers.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -116,15 +116,8 @@ void take_as_standard_input(std::string& path) {
   path = "-";
 }
 
-void check_target(const TraceExportOptions& options) {
-  std::error_code error;
-  if (fs::is_regular_file(options.out, error) &&
-      fs::equivalent(options.out, options.file.path, error))
-    throw UsageError(expectation("trace", "--out to be another file than the trace", options.out));
-}
-
 ExitCode run_trace_export(TraceExportOptions options, const Viewer& viewer) {
-  check_target(options);
+  check_is_another(options.out, options.file.path);
   take_as_standard_input(options.file.path);
   const Interrupt interrupt;
   std::optional<InterruptibleInput> input;

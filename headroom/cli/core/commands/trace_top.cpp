@@ -92,6 +92,11 @@ Json document(const TraceTopOptions& options, const trace::Top& top) {
 
 // ---- Text ----
 
+// A name of a file is not allowed to move the cursor.
+std::string shown(std::string_view name) {
+  return without_controls(std::string(name));
+}
+
 std::string percent(Bytes part, Bytes whole) {
   return whole > Bytes{0} ? fmt::format("{:.1f} %", 100 * ratio(part, whole)) : "";
 }
@@ -119,9 +124,9 @@ std::string tensors_table(const TraceTopOptions& options, const trace::Top& top,
     if (rows.size() == static_cast<std::size_t>(options.rows)) break;
     auto& row = rows.emplace_back();
     row = {to_string(tensor.bytes), percent(tensor.bytes, top.live), std::to_string(tensor.event)};
-    if (modules) row.emplace_back(top.names.text(tensor.module));
-    if (lines) row.emplace_back(top.names.text(tensor.line));
-    if (operations) row.emplace_back(top.names.text(tensor.operation));
+    if (modules) row.push_back(shown(top.names.text(tensor.module)));
+    if (lines) row.push_back(shown(top.names.text(tensor.line)));
+    if (operations) row.push_back(shown(top.names.text(tensor.operation)));
     if (categories) row.emplace_back(to_string(tensor.category));
     row.push_back(tensor.address < 1'000'000'000 ? std::to_string(tensor.address)
                                                  : fmt::format("{:#x}", tensor.address));
@@ -135,7 +140,8 @@ std::string shares_table(const TraceTopOptions& options, const trace::Top& top, 
   for (const trace::Share& share : shares(top, grouping, options.depth)) {
     if (rows.size() == static_cast<std::size_t>(options.rows)) break;
     rows.push_back({to_string(share.bytes), percent(share.bytes, top.live),
-                    std::to_string(share.tensors), share.name.empty() ? "(unknown)" : share.name});
+                    std::to_string(share.tensors),
+                    share.name.empty() ? "(unknown)" : shown(share.name)});
   }
   return table(std::string(">size|>of all|>tensors|") + title, rows, terminal);
 }

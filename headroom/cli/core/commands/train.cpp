@@ -12,6 +12,7 @@
 #include "headroom/base/text.h"
 #include "headroom/cli/core/complaint.h"
 #include "headroom/cli/core/look.h"
+#include "headroom/cli/core/output_folder.h"
 #include "headroom/cli/core/registry.h"
 #include "headroom/cli/core/start_engine.h"
 #include "headroom/cli/core/terminal.h"
@@ -121,9 +122,7 @@ void choose_dataset(config::Resolved& config) {
 // What a run writes and reads at its end, or late, is looked at now.
 void check_places(const TrainOptions& options, const config::Resolved& config) {
   for (const auto* file : {&options.trace, &options.snapshot, &options.html})
-    if (*file)
-      if (const fs::path folder = fs::absolute(**file).parent_path(); !fs::is_directory(folder))
-        throw WriteError(write_failure(folder, ENOENT));
+    check_folder_of(file->value_or(""));
   if (const auto plans = config.optional_text("plan_schedule"); plans && !fs::exists(*plans))
     throw InputError("plan_schedule", "expected a file of plans, received none at " + *plans);
   if (options.dry_run || options.eval_only) return;

@@ -63,6 +63,8 @@ class Protocol : public httplib::Server {
       std::rethrow_exception(error);
     } catch (const std::exception& reason) {
       response.set_content(std::string(reason.what()) + "\n", "text/plain; charset=utf-8");
+    } catch (...) {
+      response.set_content("an unknown failure\n", "text/plain; charset=utf-8");
     }
   }
 

@@ -1,5 +1,5 @@
-// The pages of `headroom log --listen`: /metrics for Prometheus, /healthz for whatever restarts or
-// reports a broken service, and / with links to both.
+// The pages of `headroom log --listen`: /metrics for Prometheus, /healthz for programs that
+// restart a broken service or report it, and / with links to both.
 //
 // A page is made from the sampler's latest data when it is asked for. Making it never waits for the
 // driver, and ages are those of that moment.

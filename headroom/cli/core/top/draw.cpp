@@ -80,8 +80,9 @@ Screen talk_lines(const Picture& picture, const Controls& controls, const Canvas
   if (controls.typing == Controls::Typing::filter)
     return {{{"filter: ", Colour::bold}, {showable(controls.filter, terminal)}, {" ", {}, true}}};
   if (controls.typing == Controls::Typing::yes)
-    return {
-        {{question_about(*controls.to_end), Colour::yellow}, {controls.typed}, {" ", {}, true}}};
+    return {{{showable(question_about(*controls.to_end), terminal), Colour::yellow},
+             {showable(controls.typed, terminal)},
+             {" ", {}, true}}};
   if (!controls.message.empty()) return {{{showable(controls.message, terminal), Colour::yellow}}};
   Screen lines = advice_lines(picture.advice, canvas);
   if (lines.empty() && !canvas.is_endless()) lines.push_back({});  // where messages appear
@@ -151,8 +152,9 @@ void add_panes(Screen& screen, const Picture& picture, const Controls& controls,
   Pane cards = card_pane(picture, controls, canvas);
   Pane processes = process_pane(picture, controls, canvas);
   if (cards.lines.empty())
-    return add_pane(screen, {.lines = {}, .titles = why_no_cards(picture.machine)}, 1,
-                    canvas.terminal);
+    return add_pane(
+        screen, {.lines = {}, .titles = showable(why_no_cards(picture.machine), canvas.terminal)},
+        1, canvas.terminal);
   // A title each, and a blank line between them if there is room.
   const std::size_t need = cards.lines.size() + processes.lines.size() + 2;
   const bool has_gap = canvas.is_endless() || room > need;

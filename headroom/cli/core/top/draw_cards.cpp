@@ -87,7 +87,7 @@ class CardLine {
   }
   void add_memory() {
     if (!card_.memory) return add("memory unknown", columns_.bar + 1 + kMemory, false);
-    const Bytes taken = card_.memory->total - card_.memory->free;
+    const Bytes taken = taken_of(*card_.memory);
     const double share = ratio(taken, card_.memory->total);
     Terminal plain = terminal_;
     plain.colour = false;  // colours are the line's

@@ -29,10 +29,6 @@ Screen on_the_screen(Screen page, const char* way_back, const Canvas& canvas) {
   return page;
 }
 
-}  // namespace
-
-namespace {
-
 struct KeyHelp {
   const char *keys, *what;
 };

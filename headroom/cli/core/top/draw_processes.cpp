@@ -4,6 +4,7 @@
 
 #include "headroom/base/text.h"
 #include "headroom/cli/core/top/draw.h"
+#include "headroom/gpu/machine_advice.h"
 
 namespace headroom::cli {
 namespace {
@@ -29,12 +30,9 @@ std::string age_of(const ProcessRow& row, const Picture& picture) {
   return row.started ? brief_age(Seconds(picture.wall - *row.started)) : "?";
 }
 
-// "python train.py" for "/opt/venv/bin/python train.py"; a training of ours by its name, because
-// its figures stand below.
+// A training of ours by its name, because its figures stand below.
 std::string command_of(const ProcessRow& row) {
-  if (row.job) return "headroom " + row.job->what;
-  const std::size_t folder = row.command.substr(0, row.command.find(' ')).rfind('/');
-  return folder == std::string::npos ? row.command : row.command.substr(folder + 1);
+  return row.job ? "headroom " + row.job->what : gpu::without_folder(row.command);
 }
 
 std::string line_of(const ProcessRow& row, const ProcessColumns& columns, const Picture& picture,
@@ -86,11 +84,8 @@ std::string job_text(const watch::JobStatus& job, const Terminal& terminal) {
   if (job.loss) parts.push_back(fmt::format("loss {:.4g}", *job.loss));
   if (job.ooms_survived > 0)
     parts.push_back("survived " + counted(static_cast<long long>(job.ooms_survived), "OOM"));
-  if (job.micro_batch && job.batch)
-    parts.push_back(fmt::format("micro-batch {} of {}", *job.micro_batch, *job.batch));
-  // Its first words are the micro-batch again.
-  const std::size_t comma = job.plan.find(", ");
-  if (comma != std::string::npos) parts.push_back(job.plan.substr(comma + 2));
+  if (job.batch) parts.push_back(fmt::format("batch {}", *job.batch));
+  if (!job.plan.empty()) parts.push_back(job.plan);
   if (job.rows_per_s) parts.push_back(fmt::format("{:.3g} rows/s", *job.rows_per_s));
   if (!job.step) parts.push_back("starting");
   return showable(join(parts, std::string(" ") + terminal.dash() + " "), terminal);

@@ -1,5 +1,7 @@
 #include "headroom/cli/core/top/ending.h"
 
+#include <exception>
+#include <system_error>
 #include <utility>
 
 #include "headroom/base/error.h"
@@ -15,28 +17,40 @@ void Ending::say(std::string text) {
   tell_();
 }
 
+void Ending::finish(std::string text) {
+  {
+    const std::lock_guard lock(guard_);
+    is_busy_ = false;
+  }
+  say(std::move(text));
+}
+
+// What became of the process. Throws nothing that would end the thread, and with it the program.
+std::string Ending::outcome(const ProcessStat& process, const std::stop_token& stop) {
+  const std::string name = "PID " + std::to_string(process.identity.pid);
+  try {
+    const auto answers = end_idle({process}, gpus_, ProcessTable(), stop, [&](int left) {
+      say("watching " + name + " for progress, " + std::to_string(left) + " s");
+    });
+    return answers.empty() ? "" : answers.front().sentence;
+  } catch (const Error& error) {
+    return "not ending " + name + ": " + error.sentence();
+  } catch (const std::exception& error) {
+    return "not ending " + name + ": " + error.what();
+  }
+}
+
 bool Ending::begin(const ProcessStat& process) {
   {
     const std::lock_guard lock(guard_);
     if (std::exchange(is_busy_, true)) return false;
   }
-  thread_ = std::jthread([this, process](const std::stop_token& stop) {
-    const std::string name = "PID " + std::to_string(process.identity.pid);
-    std::string result;
-    try {
-      const auto answers = end_idle({process}, gpus_, ProcessTable(), stop, [&](int left) {
-        say("watching " + name + " for progress, " + std::to_string(left) + " s");
-      });
-      if (!answers.empty()) result = answers.front().sentence;
-    } catch (const Error& error) {
-      result = "not ending " + name + ": " + error.sentence();
-    }
-    {
-      const std::lock_guard lock(guard_);
-      is_busy_ = false;
-    }
-    say(result);
-  });
+  try {
+    thread_ = std::jthread(
+        [this, process](const std::stop_token& stop) { finish(outcome(process, stop)); });
+  } catch (const std::system_error& error) {  // no thread is left
+    finish("not ending PID " + std::to_string(process.identity.pid) + ": " + error.what());
+  }
   return true;
 }
 

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <mutex>
+#include <stop_token>
 #include <string>
 #include <thread>
 
@@ -13,7 +14,7 @@ namespace headroom::cli {
 
 class Ending {
  public:
-  // `tell` hears in the other thread that answer() has changed.
+  // `tell`: called in the other thread when answer() has changed.
   Ending(std::string gpus, std::function<void()> tell)
       : gpus_(std::move(gpus)), tell_(std::move(tell)) {}
 
@@ -24,6 +25,8 @@ class Ending {
 
  private:
   void say(std::string text);
+  void finish(std::string text);
+  [[nodiscard]] std::string outcome(const ProcessStat& process, const std::stop_token& stop);
 
   const std::string gpus_;
   const std::function<void()> tell_;

@@ -8,8 +8,7 @@ namespace {
 
 std::optional<int> share_in_use(const gpu::Card& card) {
   if (!card.memory || card.memory->total <= Bytes{0}) return {};
-  return static_cast<int>(
-      std::lround(100 * ratio(card.memory->total - card.memory->free, card.memory->total)));
+  return static_cast<int>(std::lround(100 * ratio(taken_of(*card.memory), card.memory->total)));
 }
 
 }  // namespace

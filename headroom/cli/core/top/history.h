@@ -11,6 +11,11 @@
 
 namespace headroom::cli {
 
+// Memory that no new job can get: the processes' and the driver's own.
+[[nodiscard]] inline Bytes taken_of(const gpu::CardMemory& memory) {
+  return memory.total - memory.free;
+}
+
 class History {
  public:
   static constexpr int kSamples = 180;

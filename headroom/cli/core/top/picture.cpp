@@ -4,6 +4,7 @@
 
 #include "headroom/base/text.h"
 #include "headroom/gpu/holders.h"
+#include "headroom/watch/gpus_json.h"
 
 namespace headroom::cli {
 namespace {
@@ -109,14 +110,6 @@ std::string advice_for(const Picture& picture, const gpu::Advice& general,
   return general.lines.empty() ? "" : general.lines.front();
 }
 
-// The screen marks a stale card itself.
-std::vector<std::string> without_ages(std::vector<std::string> warnings) {
-  std::erase_if(warnings, [](const std::string& warning) {
-    return warning.find(": the driver does not answer, ") != std::string::npos;
-  });
-  return warnings;
-}
-
 }  // namespace
 
 Picture picture_of(Look look, const std::vector<watch::JobStatus>& jobs,
@@ -124,7 +117,8 @@ Picture picture_of(Look look, const std::vector<watch::JobStatus>& jobs,
   Picture picture{.taken = Clock::now(), .wall = std::chrono::system_clock::now()};
   picture.processes = rows_of(look, jobs);
   picture.waiting = waiting_rows(look);
-  picture.warnings = without_ages(std::move(look.warnings));
+  picture.warnings = std::move(look.warnings);
+  std::erase_if(picture.warnings, &watch::tells_age);  // the screen marks a stale card itself
   picture.machine = std::move(look.machine);
   picture.advice = advice_for(picture, look.advice, processes);
   return picture;

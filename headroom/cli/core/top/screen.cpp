@@ -4,8 +4,45 @@
 
 #include <algorithm>
 #include <array>
+#include <clocale>
+#include <cwchar>
 
 namespace headroom::cli {
+namespace {
+
+// The characters of UTF-8 in this thread, whatever the program's locale; so a pipe shows the same
+// as a terminal.
+class Utf8Locale {
+ public:
+  Utf8Locale() : own_(::newlocale(LC_CTYPE_MASK, "C.UTF-8", nullptr)), before_(::uselocale(own_)) {}
+  ~Utf8Locale() {
+    ::uselocale(before_);
+    if (own_ != nullptr) ::freelocale(own_);
+  }
+  Utf8Locale(const Utf8Locale&) = delete;
+  Utf8Locale& operator=(const Utf8Locale&) = delete;
+
+ private:
+  locale_t own_, before_;
+};
+
+bool is_ascii(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return (c & 0x80) == 0; });
+}
+
+// The character that the text begins with, or `?` in its place; removes it from the text.
+std::string_view next_in_one_cell(std::string_view& text) {
+  wchar_t character = 0;
+  std::mbstate_t state{};
+  const std::size_t length = std::mbrtowc(&character, text.data(), text.size(), &state);
+  const bool is_valid = length > 0 && length <= text.size();  // else an error's code
+  const bool has_one = is_valid && (character < 0x80 || ::wcwidth(character) == 1);
+  const std::string_view shown = has_one ? text.substr(0, length) : "?";
+  text.remove_prefix(is_valid ? length : 1);
+  return shown;
+}
+
+}  // namespace
 
 std::string text_of(const Line& line) {
   std::string text;
@@ -20,7 +57,7 @@ int cells_of(const Line& line) {
 }
 
 Line fitted(Line line, int width, const Terminal& terminal) {
-  int left = width;
+  int left = std::max(0, width);
   Line cut;
   for (Span& span : line) {
     if (left == 0) break;
@@ -39,13 +76,20 @@ Line reversed(Line line, int width, const Terminal& terminal) {
 }
 
 std::string in_cells(std::string_view text, int width, const Terminal& terminal, bool right) {
-  std::string cut = fitted(text, static_cast<std::size_t>(width), terminal);
-  const std::string blanks(static_cast<std::size_t>(width) - cells(cut), ' ');
+  const auto room = static_cast<std::size_t>(std::max(0, width));
+  std::string cut = fitted(text, room, terminal);
+  const std::string blanks(room - cells(cut), ' ');
   return right ? blanks + cut : cut + blanks;
 }
 
 std::string showable(std::string text, const Terminal& terminal) {
-  if (terminal.unicode) return text;
+  if (is_ascii(text)) return text;
+  if (terminal.unicode) {
+    const Utf8Locale here;
+    std::string narrow;
+    for (std::string_view rest = text; !rest.empty();) narrow += next_in_one_cell(rest);
+    return narrow;
+  }
   std::string ascii;
   for (const char c : text)
     if (begins_character(c)) ascii += static_cast<unsigned char>(c) < 0x80 ? c : '?';

@@ -32,7 +32,8 @@ using Screen = std::vector<Line>;
 [[nodiscard]] std::string in_cells(std::string_view text, int width, const Terminal& terminal,
                                    bool right = false);
 
-// Text that a terminal without UTF-8 can show: other characters become `?`.
+// Text of which the terminal shows each character in one cell, as the drawing counts: a character
+// of two cells or none becomes `?`; without UTF-8 each that is not ASCII.
 [[nodiscard]] std::string showable(std::string text, const Terminal& terminal);
 
 // A graph, one character a percentage from 0 to 100; a blank where it is unknown.

@@ -21,25 +21,29 @@ namespace headroom::cli {
 
 class Watcher {
  public:
-  // `tell` hears of each new picture, and of a failure.
+  // `tell`: called for each new picture, and for a failure.
   Watcher(const std::string& gpus, Seconds interval, std::function<void()> tell);
   Watcher(const Watcher&) = delete;
   Watcher& operator=(const Watcher&) = delete;
 
-  // Null before the first one. Throws what a look at the machine threw: a card that does not exist.
+  // Null before the first one. If a look at the machine fails, the picture of before has a warning.
+  // Throws what a look threw if there is no picture of before, or for a card that does not exist.
   [[nodiscard]] std::shared_ptr<const Picture> latest() const;
   // Waits for the first one, at most `patience`.
   [[nodiscard]] std::shared_ptr<const Picture> first(Seconds patience) const;
 
  private:
   void work(const std::stop_token& stop);
+  void keep(std::shared_ptr<const Picture> picture);
+  void fail();
+  void go_on_with(const std::shared_ptr<const Picture>& old, const std::string& why);
   [[nodiscard]] Picture look();
 
   const gpu::Devices devices_;
   const Seconds interval_;
   const std::function<void()> tell_;
   const ProcessTable processes_;
-  std::shared_ptr<gpu::Sampler> sampler_;
+  gpu::Sampler sampler_;
   History history_;
   std::optional<gpu::CudaView> cuda_;  // once the driver has listed its cards
 

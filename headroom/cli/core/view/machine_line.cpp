@@ -6,6 +6,7 @@
 
 #include "headroom/base/text.h"
 #include "headroom/base/wrap.h"
+#include "headroom/cli/core/top/history.h"
 #include "headroom/cli/core/top/screen.h"
 #include "headroom/gpu/machine_advice.h"
 
@@ -18,29 +19,26 @@ std::string name_of(const Card& card) {
   return card.slice ? short_text(card.uuid) : std::to_string(card.index);
 }
 
-Bytes in_use(const Card& card) {
-  return card.memory->total - card.memory->free;
-}
-
 // "0: 31.0/31.4G 98%"
 std::string with_sizes(const Card& card, Clock::time_point now) {
   if (!is_fresh(card, now)) return name_of(card) + ": stale";
   if (!card.memory) return name_of(card) + ": ?";
   const std::string load = card.utilization ? fmt::format(" {}%", *card.utilization) : "";
-  return name_of(card) + ": " + brief_of(in_use(card), card.memory->total) + load;
+  return name_of(card) + ": " + brief_of(taken_of(*card.memory), card.memory->total) + load;
 }
 
 // "0 99%"
 std::string with_share(const Card& card, Clock::time_point now) {
   if (!is_fresh(card, now) || !card.memory) return name_of(card) + " ?";
-  return fmt::format("{} {:.0f}%", name_of(card), 100 * ratio(in_use(card), card.memory->total));
+  return fmt::format("{} {:.0f}%", name_of(card),
+                     100 * ratio(taken_of(*card.memory), card.memory->total));
 }
 
 std::string sum_of(const std::vector<const Card*>& cards, Clock::time_point now) {
   Bytes used, total;
   for (const Card* card : cards) {
     if (!is_fresh(*card, now) || !card->memory) continue;
-    used += in_use(*card);
+    used += taken_of(*card->memory);
     total += card->memory->total;
   }
   return total > Bytes{} ? brief_of(used, total) + " used" : "memory unknown";

@@ -95,13 +95,26 @@ trace::About about_of(const Answer& answer) {
   return about;
 }
 
+// Whether it fits, what was refused and what would have fitted.
+std::vector<std::string> sentences_of(const Answer& answer) {
+  std::vector<std::string> sentences;
+  if (const CardAnswer* card = answer.tightest()) sentences.push_back(verdict_text(*card));
+  if (const auto& refusal = answer.report.out_of_memory)
+    sentences.push_back("a request of " + to_string(refusal->requested) + " did not fit: " +
+                        to_string(refusal->free) + " of " + to_string(refusal->capacity) +
+                        " were free; the picture is that of a run without a limit");
+  for (const forecast::Technique& change : answer.advice)
+    sentences.push_back(change.option + " needs " + to_string(change.process) +
+                        (change.fits ? " and fits" : ""));
+  sentences.insert(sentences.end(), answer.notes.begin(), answer.notes.end());
+  return sentences;
+}
+
 void write_page(const Answer& answer, const std::string& path) {
   const auto trace = read_trace(answer.report, about_of(answer));
-  trace::PageOptions page{.title = answer.model + ", " + settings_text(answer.settings),
-                          .notes = answer.notes};
-  if (const CardAnswer* card = answer.tightest())
-    page.notes.insert(page.notes.begin(), verdict_text(*card));
-  write_page(path, timeline_of(*trace), page);
+  write_page(path, timeline_of(*trace),
+             {.title = answer.model + ", " + settings_text(answer.settings),
+              .notes = sentences_of(answer)});
 }
 
 }  // namespace

@@ -63,6 +63,7 @@ ExitCode run_profile(const Json& request) {
   const auto settings = model::settings_from_json(request.at("settings"));
   const gpu::SimulatedCard card = cards_of(request).front();
   const memory::ProfileView view = view_of(request);
+  (void)memory::rows({}, view);  // refuses a wrong --sort-by before the run
   const TrainingProfile found = estimate::profile_training(
       model, settings, card, {.rules = rules_of(request), .allocator = allocator_of(request)});
   if (const Json& path = request.at("trace"); !path.is_null())

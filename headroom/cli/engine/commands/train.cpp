@@ -157,9 +157,10 @@ class Run {
   ExitCode go();
   // The trace of a run that failed, too: it shows what filled the memory.
   void write_what_was_watched() {
+    if (trainer_) tell_categories();
     try {
       watching_.write(notes_);
-    } catch (const WriteError& error) {
+    } catch (const Error& error) {
       view_.say("the trace is not written: " + error.sentence());
     }
   }
@@ -174,6 +175,7 @@ class Run {
   ExitCode train();
   void explain(const std::exception_ptr& failure);
   void note(const train::Event& event);
+  void tell_categories();
   void show_memory(const std::string& text) const { is_json_ ? print_error(text) : print(text); }
   [[nodiscard]] Bytes peak() {
     return memory::get_gpu_memory_stats(trainer_->step().device()).max_allocated;
@@ -259,7 +261,7 @@ train::TrainerOptions Run::options() {
                       .on_evaluation =
                           [this](const train::Evaluated& result, std::int64_t step) {
                             view_.show_evaluation(result, step);
-                            if (status_) status_->survived();
+                            if (status_) status_->publish_survived();
                           },
                       .on_line = [this](std::string_view line) { view_.say(line); },
                       .should_stop = [this] { return interrupt_.happened(); }};
@@ -354,6 +356,19 @@ ExitCode Run::evaluate() {
   return kOk;
 }
 
+void Run::tell_categories() {
+  using trace::Category;
+  const torch::nn::Module& module = job_.model->module();
+  watching_.know(module.parameters(), Category::parameter);
+  watching_.know(module.buffers(), Category::buffer);
+  const std::vector<at::Tensor>& trained = job_.optimizer->parameters();
+  for (std::size_t i = 0; i < trained.size(); ++i) {
+    watching_.know({trained[i].grad()}, Category::gradient);
+    for (const auto& [name, tensor] : job_.optimizer->state(i))
+      watching_.know({tensor}, Category::optimizer);
+  }
+}
+
 void Run::note(const train::Event& event) {
   constexpr std::size_t kMostNotes = 20;
   using Kind = train::Event::Kind;
@@ -376,7 +391,7 @@ void Run::explain(const std::exception_ptr& failure) {
 
 ExitCode Run::train() {
   status_.emplace(config_, request_.at("uuids").get<std::vector<std::string>>());
-  status_->on_device(machine_.own);
+  status_->begin(machine_.own);
   for (const train::Event& event : events_) status_->hear(event);
   begin();
   if (interrupt_.happened()) return interrupt_.exit_code();
@@ -414,6 +429,7 @@ ExitCode Run::train() {
     if (!machine_.own.is_cpu() && !watching_.disturbs())
       remember(setup_of(config_, machine_.own), plan, peak(), view_);
   }
+  tell_categories();
   watching_.write(notes_);
   show_memory(memory::short_memory_summary(step.device()));
   if (is_json_) print(to_line(document_of(done, step, config_, effective_batch_, events_)) + "\n");

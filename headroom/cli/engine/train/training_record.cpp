@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "headroom/base/error.h"
+#include "headroom/sim/tensor.h"
 #include "headroom/trace/export.h"
 #include "headroom/trace/file_writer.h"
 #include "headroom/trace/memory_reader.h"
@@ -46,18 +47,42 @@ void TrainingRecord::hear(const train::Event& event) const {
     lift_.now();
 }
 
+void TrainingRecord::know(const std::vector<at::Tensor>& tensors, trace::Category category) {
+  for (const at::Tensor& tensor : tensors) {
+    if (!tensor.defined()) continue;
+    const auto simulated = sim::address_of(tensor);
+    known_[simulated.value_or(reinterpret_cast<std::uint64_t>(tensor.storage().data()))] = category;
+  }
+}
+
+std::vector<trace::Event> TrainingRecord::events() const {
+  std::vector<trace::Event> all;
+  std::unordered_map<std::uint64_t, std::size_t> live;  // by address: the event that allocated
+  for (std::uint64_t i = recorder_->dropped(); i < recorder_->recorded(); ++i) {
+    const trace::Event& event = recorder_->event(i);
+    if (event.kind == trace::Kind::alloc) live[event.address] = all.size();
+    if (event.kind == trace::Kind::free_requested) live.erase(event.address);
+    all.push_back(event);
+  }
+  for (const auto& [address, category] : known_)
+    if (const auto found = live.find(address); found != live.end())
+      all[found->second].category = category;
+  return all;
+}
+
 void TrainingRecord::write(const std::vector<std::string>& notes) {
   if (!history_) return;
   history_.reset();
+  const std::vector<trace::Event> all = events();
+  const auto read = [&] { return trace::read_events(all, recorder_->names(), about_); };
   if (!trace_.empty()) {
     trace::TraceWriter writer(trace_, about_, recorder_->names());
-    for (std::uint64_t i = 0; i < recorder_->recorded(); ++i) writer.append(recorder_->event(i));
+    for (const trace::Event& event : all) writer.append(event);
     writer.close();
   }
-  if (!snapshot_.empty()) trace::export_snapshot(snapshot_, *trace::read_memory(*recorder_));
+  if (!snapshot_.empty()) trace::export_snapshot(snapshot_, *read());
   if (!html_.empty())
-    trace::export_page(html_, *trace::read_memory(*recorder_, about_), {},
-                       {.title = "headroom train", .notes = notes});
+    trace::export_page(html_, *read(), {}, {.title = "headroom train", .notes = notes});
 }
 
 }  // namespace headroom::cli

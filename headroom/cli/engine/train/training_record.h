@@ -2,8 +2,11 @@
 // memory, and disturbances.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "headroom/base/json.h"
@@ -24,6 +27,8 @@ class TrainingRecord {
   // A lasting refusal ends when the plan has become smaller.
   void hear(const train::Event& event) const;
   [[nodiscard]] bool disturbs() const { return injection_ != nullptr; }
+  // Tells the category of tensors that live now; before write().
+  void know(const std::vector<at::Tensor>& tensors, trace::Category category);
   // Writes the files that were asked for; `notes` are sentences for the page. Once; later calls do
   // nothing. Throws WriteError.
   void write(const std::vector<std::string>& notes);
@@ -32,9 +37,13 @@ class TrainingRecord {
   std::string trace_, snapshot_, html_;
   trace::About about_;
   sim::Lift lift_;
+  std::unordered_map<std::uint64_t, trace::Category> known_;  // by address
   std::unique_ptr<trace::Recorder> recorder_;
   std::unique_ptr<memory::History> history_;
   std::unique_ptr<sim::InjectionScope> injection_;
+
+  // What was recorded, with the categories that are known.
+  [[nodiscard]] std::vector<trace::Event> events() const;
 };
 
 }  // namespace headroom::cli

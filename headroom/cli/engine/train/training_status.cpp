@@ -22,11 +22,15 @@ TrainingStatus::TrainingStatus(const config::Resolved& config, std::vector<std::
   status_.what = what_of(config);
 }
 
+void TrainingStatus::begin(c10::Device device) {
+  on_device(device);
+  publisher_.publish(status_);
+}
+
 void TrainingStatus::on_device(c10::Device device) {
   const auto i = static_cast<std::size_t>(device.index());
   status_.gpus.clear();
   if (!device.is_cpu() && i < uuids_.size()) status_.gpus = {uuids_[i]};
-  publisher_.publish(status_);
 }
 
 void TrainingStatus::show(const train::Progress& progress, std::int64_t batch) {
@@ -37,14 +41,14 @@ void TrainingStatus::show(const train::Progress& progress, std::int64_t batch) {
   status_.micro_batch = largest_part(progress.committed.plan, batch);
   status_.plan = to_string(progress.committed.plan);
   status_.rows_per_s = progress.rows_per_s;
-  survived();
+  publish_survived();
 }
 
 void TrainingStatus::hear(const train::Event& event) {
   if (event.kind == train::Event::Kind::oom) ++open_ooms_;
 }
 
-void TrainingStatus::survived() {
+void TrainingStatus::publish_survived() {
   status_.ooms_survived += std::exchange(open_ooms_, 0);
   publisher_.publish(status_);
 }

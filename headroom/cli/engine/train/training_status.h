@@ -18,11 +18,15 @@ class TrainingStatus {
   // `uuids`: of the cards that the run sees, in their order.
   TrainingStatus(const config::Resolved& config, std::vector<std::string> uuids);
 
+  // Publishes that the run begins.
+  void begin(c10::Device device);
+  // Where the next show() says that the run is.
   void on_device(c10::Device device);
   void show(const train::Progress& progress, std::int64_t batch);
   void hear(const train::Event& event);
-  // After an evaluation, too: it is no step, and survives out-of-memory errors of its own.
-  void survived();
+  // Counts what it has heard as survived, and publishes. After an evaluation, too: it is no step,
+  // and survives out-of-memory errors of its own.
+  void publish_survived();
 
  private:
   std::vector<std::string> uuids_;
