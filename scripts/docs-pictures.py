@@ -38,7 +38,7 @@ class Box:
         self.environment.pop("NO_COLOR", None)
         shares = []
         for card, gib, command in JOBS:
-            job = subprocess.Popen(["bash", "-c", 'exec -a "$0" sleep 3600', command])
+            job = subprocess.Popen(["bash", "-c", 'exec -a "$0" cat', command], stdin=subprocess.PIPE)
             self.jobs.append(job)
             time.sleep(0.05)
             after_name = pathlib.Path(f"/proc/{job.pid}/stat").read_text().rpartition(")")[2].split()
@@ -60,6 +60,14 @@ class Box:
                       [f"{key}={value}" for key, value in self.environment.items()
                        if key.startswith("HEADROOM") or key == "LC_ALL"])
 
+    def train(self):
+        """A training of Headroom's own on a free card, until the box is closed."""
+        self.jobs.append(subprocess.Popen(
+            ["headroom", "train", "model=gpt-tiny", "dataset=synthetic", "steps=1000000", "batch_size=64",
+             "min_gpu_memory_mb=0", f"out={self.folder.name}/run", "--inject", "oom@step=2:phase=backward"],
+            env=self.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+        time.sleep(10)
+
     def close(self):
         for job in self.jobs:
             job.kill()
@@ -76,7 +84,7 @@ def picture_of(box, name, command, columns, rows, title, wait=None, keys=()):
         for key in keys:
             screen.keys(key)
         if wait:
-            time.sleep(6)  # graphs need some samples
+            time.sleep(30)  # for the graphs
         text = screen.text(colours=True).replace(done, "")
     finally:
         screen.close()
@@ -98,7 +106,7 @@ def page_of(box, name, commands, size):
 ESTIMATE = 'headroom estimate gpt2 --batch 4 --gpus "RTX 4090"'
 MAKERS = {
     "overview": lambda box: picture_of(box, "overview", "headroom", 84, 40, "headroom"),
-    "top": lambda box: picture_of(box, "top", "headroom top", 100, 34, "headroom top", wait="RTX 5090"),
+    "top": lambda box: (box.train(), picture_of(box, "top", "headroom top", 110, 24, "headroom top", wait="RTX 5090")),
     "estimate": lambda box: picture_of(
         box, "estimate", 'headroom estimate llama-3.2-1b --seq 2048 --gpus "RTX 4090"', 92, 46,
         'headroom estimate llama-3.2-1b --seq 2048 --gpus "RTX 4090"'),

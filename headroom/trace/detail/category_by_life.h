@@ -1,5 +1,5 @@
-// The category that a tensor's life shows, in a trace that tells phases: what is made in forward and
-// freed in backward is an activation.
+// The category that a tensor's life shows, in a trace that tells phases: what is made in forward
+// and freed in backward is an activation.
 #pragma once
 
 #include "headroom/trace/timeline.h"
