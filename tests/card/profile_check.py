@@ -54,7 +54,7 @@ def differences(ours, theirs):
         # To a range's time torch.profiler adds that of the range as it is drawn beside its kernels.
         if DEVICE == "cuda" and row.kind != "range":
             own = one.device_time_total
-            if 0 < own - row.device_s * 1e6 <= twice + 0.01:
+            if 0.01 < own - row.device_s * 1e6 <= twice + 0.01:
                 own -= twice
             figures += [("device_s", row.device_s * 1e6, own, 0.02),
                         ("self_device_s", row.self_device_s * 1e6, one.self_device_time_total, 0.02),

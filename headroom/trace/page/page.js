@@ -72,7 +72,10 @@ class Page {
     this.draw();
   }
 
-  draw() { this.reports.forEach(report => report.draw()); }
+  // A page in a folded cell of a notebook has no width; followSize() draws it when it is unfolded.
+  draw() {
+    if (this.reports[0].timeline.root.clientWidth > 0) this.reports.forEach(report => report.draw());
+  }
 
   tellFilter() { byId("filter-figures").replaceChildren(...filterText(this)); }
 }
