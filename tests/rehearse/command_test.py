@@ -1,5 +1,6 @@
 """headroom rehearse as a command: what it refuses, the largest batch, advice, ranks, exports."""
 import json
+import os
 import pathlib
 import signal
 import subprocess

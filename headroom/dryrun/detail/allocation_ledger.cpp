@@ -259,6 +259,7 @@ void Ledger::settle_categories() {
     allocation.made.category = category_of(allocation);
     trace_->events[allocation.event].category = allocation.made.category;
     trace_->events[allocation.event].module = allocation.made.module;
+    trace_->events[allocation.event].line = allocation.made.line;
   }
 }
 
