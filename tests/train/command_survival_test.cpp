@@ -247,7 +247,7 @@ TEST_F(TrainInterrupted, GoesOnUnderAnotherPlanAndOnAnotherDevice) {
 }
 
 TEST_F(TrainInterrupted, TwoRunsDoNotWriteInOneFolder) {
-  const auto running = world_.start_training(arguments("out"));
+  const auto running = world_.start_training(arguments("out", {"steps=1000000"}));
   ASSERT_TRUE(running->until([&](const Running&) { return steps_written(world_, "out") >= 1; }));
   const Outcome second = world_.train(arguments("out"));
   EXPECT_EQ(second.exit_code, 75) << second.err;
