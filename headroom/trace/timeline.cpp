@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
-#include <map>
 #include <unordered_map>
 
 #include "headroom/base/error.h"

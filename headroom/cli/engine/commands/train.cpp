@@ -157,7 +157,7 @@ class Run {
   ExitCode go();
   // The trace of a run that failed, too: it shows what filled the memory.
   void write_what_was_watched() {
-    if (trainer_) tell_categories();
+    if (trainer_) watching_.know(job_);
     try {
       watching_.write(notes_);
     } catch (const Error& error) {
@@ -175,7 +175,6 @@ class Run {
   ExitCode train();
   void explain(const std::exception_ptr& failure);
   void note(const train::Event& event);
-  void tell_categories();
   void show_memory(const std::string& text) const { is_json_ ? print_error(text) : print(text); }
   [[nodiscard]] Bytes peak() {
     return memory::get_gpu_memory_stats(trainer_->step().device()).max_allocated;
@@ -356,19 +355,6 @@ ExitCode Run::evaluate() {
   return kOk;
 }
 
-void Run::tell_categories() {
-  using trace::Category;
-  const torch::nn::Module& module = job_.model->module();
-  watching_.know(module.parameters(), Category::parameter);
-  watching_.know(module.buffers(), Category::buffer);
-  const std::vector<at::Tensor>& trained = job_.optimizer->parameters();
-  for (std::size_t i = 0; i < trained.size(); ++i) {
-    watching_.know({trained[i].grad()}, Category::gradient);
-    for (const auto& [name, tensor] : job_.optimizer->state(i))
-      watching_.know({tensor}, Category::optimizer);
-  }
-}
-
 void Run::note(const train::Event& event) {
   constexpr std::size_t kMostNotes = 20;
   using Kind = train::Event::Kind;
@@ -429,7 +415,7 @@ ExitCode Run::train() {
     if (!machine_.own.is_cpu() && !watching_.disturbs())
       remember(setup_of(config_, machine_.own), plan, peak(), view_);
   }
-  tell_categories();
+  watching_.know(job_);
   watching_.write(notes_);
   show_memory(memory::short_memory_summary(step.device()));
   if (is_json_) print(to_line(document_of(done, step, config_, effective_batch_, events_)) + "\n");

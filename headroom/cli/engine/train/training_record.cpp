@@ -1,5 +1,7 @@
 #include "headroom/cli/engine/train/training_record.h"
 
+#include <torch/nn/module.h>
+
 #include <nlohmann/json.hpp>
 #include <vector>
 
@@ -47,12 +49,22 @@ void TrainingRecord::hear(const train::Event& event) const {
     lift_.now();
 }
 
-void TrainingRecord::know(const std::vector<at::Tensor>& tensors, trace::Category category) {
-  for (const at::Tensor& tensor : tensors) {
-    if (!tensor.defined()) continue;
-    const auto simulated = sim::address_of(tensor);
-    known_[simulated.value_or(reinterpret_cast<std::uint64_t>(tensor.storage().data()))] = category;
+void TrainingRecord::know(const TrainingJob& job) {
+  using trace::Category;
+  const torch::nn::Module& module = job.model->module();
+  for (const at::Tensor& parameter : module.parameters()) know(parameter, Category::parameter);
+  for (const at::Tensor& buffer : module.buffers()) know(buffer, Category::buffer);
+  const std::vector<at::Tensor>& trained = job.optimizer->parameters();
+  for (std::size_t i = 0; i < trained.size(); ++i) {
+    know(trained[i].grad(), Category::gradient);
+    for (const auto& [name, tensor] : job.optimizer->state(i)) know(tensor, Category::optimizer);
   }
+}
+
+void TrainingRecord::know(const at::Tensor& tensor, trace::Category category) {
+  if (!tensor.defined()) return;
+  const auto simulated = sim::address_of(tensor);
+  known_[simulated.value_or(reinterpret_cast<std::uint64_t>(tensor.storage().data()))] = category;
 }
 
 std::vector<trace::Event> TrainingRecord::events() const {

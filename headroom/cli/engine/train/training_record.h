@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "headroom/base/json.h"
+#include "headroom/cli/engine/train/training_job.h"
 #include "headroom/cli/engine/train/training_machine.h"
 #include "headroom/memory/history.h"
 #include "headroom/sim/injection.h"
@@ -27,8 +28,9 @@ class TrainingRecord {
   // A lasting refusal ends when the plan has become smaller.
   void hear(const train::Event& event) const;
   [[nodiscard]] bool disturbs() const { return injection_ != nullptr; }
-  // Tells the category of tensors that live now; before write().
-  void know(const std::vector<at::Tensor>& tensors, trace::Category category);
+  // Notes which of the tensors that live now are parameters, buffers, gradients and optimizer
+  // states; before write().
+  void know(const TrainingJob& job);
   // Writes the files that were asked for; `notes` are sentences for the page. Once; later calls do
   // nothing. Throws WriteError.
   void write(const std::vector<std::string>& notes);
@@ -42,6 +44,7 @@ class TrainingRecord {
   std::unique_ptr<memory::History> history_;
   std::unique_ptr<sim::InjectionScope> injection_;
 
+  void know(const at::Tensor& tensor, trace::Category category);
   // What was recorded, with the categories that are known.
   [[nodiscard]] std::vector<trace::Event> events() const;
 };
