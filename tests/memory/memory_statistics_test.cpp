@@ -3,11 +3,17 @@
 #include <c10/core/CPUAllocator.h>
 #include <gmock/gmock.h>
 #include <torch/torch.h>
+#include <unistd.h>
+
+#include <stop_token>
+#include <string>
+#include <thread>
 
 #include "headroom/base/error.h"
 #include "headroom/memory/count_cpu.h"
 #include "headroom/memory/live.h"
 #include "headroom/memory/summary.h"
+#include "headroom/sim/child.h"
 #include "headroom/sim/simulate.h"
 #include "tests/memory/floats.h"
 
@@ -207,6 +213,21 @@ TEST(CountCpuMemory, CountsOnAllThreads) {
   const GpuMemoryStats stats = get_gpu_memory_stats(torch::kCPU);
   EXPECT_EQ(stats.allocated, 0_B);
   EXPECT_EQ(stats.allocated_in_all, 800_MiB);
+}
+
+// A child whose parent forked while another thread counted memory must not wait for that thread.
+TEST(CountCpuMemory, LetsAChildAllocateWhicheverThreadAllocatedInItsParent) {
+  const CountCpuMemory counting;
+  const std::jthread other([](const std::stop_token& stop) {
+    while (!stop.stop_requested()) torch::empty({16});
+  });
+  for (int i = 0; i < 300; ++i) {
+    const std::string answer = sim::in_child([] {
+      ::alarm(60);  // ends a child that hangs
+      return std::to_string(torch::empty({16}).numel());
+    });
+    ASSERT_EQ(answer, "16") << i;
+  }
 }
 
 }  // namespace

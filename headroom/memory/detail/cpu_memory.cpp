@@ -1,11 +1,13 @@
 #include "headroom/memory/detail/cpu_memory.h"
 
 #include <c10/core/CPUAllocator.h>
+#include <pthread.h>
 #include <sys/sysinfo.h>
 
 #include <array>
 #include <memory>
 #include <mutex>
+#include <system_error>
 #include <unordered_map>
 #include <utility>
 
@@ -103,6 +105,17 @@ class Counter final : public c10::Allocator {
     names_.swap(names);
   }
 
+  // All that it guards, for the time of a fork: another thread that allocates would otherwise leave
+  // the child a lock that no one releases.
+  void lock() {
+    installing_.lock();
+    mutex_.lock();
+  }
+  void unlock() {
+    mutex_.unlock();
+    installing_.unlock();
+  }
+
  private:
   // Above every priority that LibTorch sets itself. Restoring the old allocator needs the same one.
   static constexpr std::uint8_t kPriority = 100;
@@ -163,8 +176,17 @@ class Counter final : public c10::Allocator {
   std::unique_ptr<libtorch::OperatorNames> names_;
 };
 
+Counter& counter();
+
+Counter* new_counter() {
+  const int error = ::pthread_atfork([] { counter().lock(); }, [] { counter().unlock(); },
+                                     [] { counter().unlock(); });
+  if (error != 0) throw std::system_error(error, std::generic_category(), "pthread_atfork");
+  return new Counter;
+}
+
 Counter& counter() {
-  static Counter& one = *new Counter;  // never destroyed: its pointers outlive static objects
+  static Counter& one = *new_counter();  // never destroyed: its pointers outlive static objects
   return one;
 }
 
