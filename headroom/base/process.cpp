@@ -13,6 +13,8 @@
 #include <cerrno>
 #include <charconv>
 #include <csignal>
+#include <map>
+#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -37,12 +39,17 @@ WallTime boot_time(const std::filesystem::path& proc) {
 }  // namespace
 
 std::string user_name(uid_t uid) {
+  // A screen asks a hundred times a second for the same few names.
+  static std::mutex guard;
+  static std::map<uid_t, std::string> known;
+  const std::lock_guard lock(guard);
+  if (const auto name = known.find(uid); name != known.end()) return name->second;
   std::array<char, 4096> buffer;  // NOLINT: filled by getpwuid_r
   passwd entry{};
   passwd* found = nullptr;
-  if (getpwuid_r(uid, &entry, buffer.data(), buffer.size(), &found) == 0 && found != nullptr)
-    return entry.pw_name;
-  return std::to_string(uid);
+  if (getpwuid_r(uid, &entry, buffer.data(), buffer.size(), &found) != 0 || found == nullptr)
+    return std::to_string(uid);  // the server that knows it may be reachable the next time
+  return known[uid] = entry.pw_name;
 }
 
 ProcessTable::ProcessTable(std::filesystem::path proc)
