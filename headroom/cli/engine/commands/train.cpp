@@ -1,7 +1,4 @@
 // `headroom-engine train`: the training behind `headroom train`.
-#include <ATen/ATen.h>
-#include <torch/nn/module.h>
-
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
@@ -12,14 +9,15 @@
 #include "headroom/base/error.h"
 #include "headroom/base/file.h"
 #include "headroom/base/interrupt.h"
-#include "headroom/base/sha256.h"
 #include "headroom/base/text.h"
 #include "headroom/base/time.h"
 #include "headroom/cli/core/training_request.h"
 #include "headroom/cli/engine/commands.h"
 #include "headroom/cli/engine/train/known_plan.h"
+#include "headroom/cli/engine/train/training_document.h"
 #include "headroom/cli/engine/train/training_job.h"
 #include "headroom/cli/engine/train/training_machine.h"
+#include "headroom/cli/engine/train/training_place.h"
 #include "headroom/cli/engine/train/training_record.h"
 #include "headroom/cli/engine/train/training_status.h"
 #include "headroom/cli/engine/train/training_view.h"
@@ -34,15 +32,12 @@
 #include "headroom/supervise/plan_report.h"
 #include "headroom/train/model_objective.h"
 #include "headroom/train/oom_report.h"
-#include "headroom/train/retry.h"
 #include "headroom/train/trainer.h"
 
 namespace headroom::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-// ---- The job ----
 
 bool is_memory(const std::exception_ptr& failure) {
   return oom::is_out_of_memory(libtorch::judge(failure));
@@ -51,98 +46,6 @@ bool is_memory(const std::exception_ptr& failure) {
 [[noreturn]] void out_of_memory(const std::string& sentence) {
   throw OutOfMemoryError(Complaint{{}, sentence}, Bytes{0});
 }
-
-// Made again if memory runs out on the way; then on another device.
-TrainingJob job_somewhere(TrainingMachine& machine, const config::Resolved& config,
-                          std::int64_t outputs, TrainingView& view,
-                          std::vector<train::Event>& events, bool explains) {
-  std::vector<std::string> devices{machine.own.str()};
-  for (const train::Elsewhere& other : machine.others(config)) devices.push_back(other.device);
-  const auto tell = [&](train::Event event) {
-    event.step = 0;  // before the first
-    view.show_event(event);
-    events.push_back(std::move(event));
-  };
-  for (std::size_t i = 0;; ++i) {
-    std::exception_ptr failure;
-    try {
-      machine.own = c10::Device(devices[i]);
-      return train::retry_on_oom(
-          [&] {
-            return job_on(machine.own, config, outputs,
-                          [&](std::string_view line) { view.say(line); });
-          },
-          {.max_retries = 1, .on_event = tell});
-    } catch (...) {
-      failure = std::current_exception();
-    }
-    if (!is_memory(failure)) std::rethrow_exception(failure);
-    if (i + 1 == devices.size()) {
-      if (explains)
-        view.say(to_string(train::oom_report(
-            {.device = machine.own,
-             .failure = train::failure_from(libtorch::judge(failure), machine.own),
-             .in_a_step = false})));
-      const oom::Judgement judgement = libtorch::judge(failure);
-      const auto bytes = [](const std::optional<Bytes>& one) {
-        return one ? to_string(*one) : std::string("some");
-      };
-      out_of_memory("the model does not fit on " + machine.own.str() + ": " +
-                    bytes(judgement.asked) + " more were needed, and " + bytes(judgement.free) +
-                    " are free; try a larger card, a smaller model, or model=lora");
-    }
-    view.say("the model does not fit on " + machine.own.str() + "; trying " + devices[i + 1]);
-    train::Event move{.kind = train::Event::Kind::device};
-    move.from.device = machine.own.str();
-    move.to.device = devices[i + 1];
-    events.push_back(std::move(move));
-  }
-}
-
-// ---- Results ----
-
-std::string hash_of(torch::nn::Module& module) {
-  Sha256 hash;
-  const auto add = [&](const at::Tensor& tensor) {
-    const at::Tensor host = tensor.detach().cpu().contiguous();
-    hash.add({static_cast<const char*>(host.const_data_ptr()), host.nbytes()});
-  };
-  for (const at::Tensor& parameter : module.parameters()) add(parameter);
-  for (const at::Tensor& buffer : module.buffers()) add(buffer);
-  return hash.hex();
-}
-
-Json document_of(const train::Trained& done, train::Step& step, const config::Resolved& config,
-                 std::int64_t effective_batch, const std::vector<train::Event>& before) {
-  Json events = Json::array();
-  for (const train::Event& event : before) events.push_back(to_json(event));
-  for (const train::Event& event : done.events) events.push_back(to_json(event));
-  const auto now = memory::get_gpu_memory_stats(step.device());
-  Json accuracy;
-  if (done.evaluation && done.evaluation->accuracy) accuracy = *done.evaluation->accuracy;
-  const fs::path out = config.text("out");
-  return {{"schema", 1},
-          {"steps", done.steps},
-          {"samples_seen", done.rows},
-          {"final_loss", done.loss},
-          {"val_loss", done.evaluation ? Json(done.evaluation->loss) : Json()},
-          {"val_accuracy", accuracy},
-          {"weights_sha256", hash_of(step.module())},
-          {"effective_batch", effective_batch},
-          {"device", step.device().str()},
-          {"plan", to_json(step.plan())},
-          {"plan_schedule", (out / "plan_schedule.jsonl").string()},
-          {"resumed_from", or_null(done.resumed_from)},
-          {"stopped", done.is_stopped},
-          {"events", events},
-          {"peak",
-           {{"allocated_bytes", now.max_allocated.count},
-            {"active_bytes", now.max_active.count},
-            {"requested_bytes", now.max_requested.count},
-            {"reserved_bytes", now.max_reserved.count}}}};
-}
-
-// ---- The run ----
 
 class Run {
  public:
@@ -174,6 +77,7 @@ class Run {
   ExitCode evaluate();
   ExitCode train();
   void explain(const std::exception_ptr& failure);
+  void explain(const std::string& report);
   void note(const train::Event& event);
   void show_memory(const std::string& text) const { is_json_ ? print_error(text) : print(text); }
   [[nodiscard]] Bytes peak() {
@@ -203,8 +107,10 @@ class Run {
 void Run::make() {
   data_ = data_of(config_, machine_.own.is_cuda());
   view_.say(data_.words);
-  job_ = job_somewhere(machine_, config_, data_.outputs, view_, events_,
-                       /*explains=*/!request_.at("dry_run").get<bool>());
+  job_ = job_where_it_fits(machine_, config_, data_.outputs, view_, events_,
+                           [this](const std::string& report) {
+                             if (!request_.at("dry_run").get<bool>()) explain(report);
+                           });
   view_.say(job_.words);
   setup_ = setup_of(config_, machine_.own);
   const bool images = trains_on_images(config_);
@@ -370,7 +276,11 @@ void Run::explain(const std::exception_ptr& failure) {
   if (last == nullptr) return;
   train::OomFacts facts = train::facts_of(step, *last, step_options_);
   facts.holders = machine_.holders();
-  const std::string report = to_string(train::oom_report(facts));
+  explain(to_string(train::oom_report(facts)));
+}
+
+// On the screen, and on the page.
+void Run::explain(const std::string& report) {
   for (const std::string_view line : split(trim(report), '\n')) notes_.emplace_back(line);
   print_error(report);
 }

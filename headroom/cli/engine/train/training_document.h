@@ -1,0 +1,17 @@
+// What `headroom train --json` prints at the end (docs/reference/json.md).
+#pragma once
+
+#include <vector>
+
+#include "headroom/base/json.h"
+#include "headroom/config/resolved.h"
+#include "headroom/train/trainer.h"
+
+namespace headroom::cli {
+
+// `before`: what happened while the model was made.
+[[nodiscard]] Json document_of(const train::Trained& done, train::Step& step,
+                               const config::Resolved& config, std::int64_t effective_batch,
+                               const std::vector<train::Event>& before);
+
+}  // namespace headroom::cli

@@ -1,0 +1,71 @@
+#include "headroom/cli/engine/train/training_place.h"
+
+#include <exception>
+#include <string>
+#include <utility>
+
+#include "headroom/base/error.h"
+#include "headroom/libtorch/failure.h"
+#include "headroom/train/oom_report.h"
+#include "headroom/train/retry.h"
+
+namespace headroom::cli {
+namespace {
+
+[[noreturn]] void fits_nowhere(c10::Device device, const oom::Judgement& judgement) {
+  const auto bytes = [](const std::optional<Bytes>& one) {
+    return one ? to_string(*one) : std::string("some");
+  };
+  throw OutOfMemoryError(
+      Complaint{{},
+                "the model does not fit on " + device.str() + ": " + bytes(judgement.asked) +
+                    " more were needed, and " + bytes(judgement.free) +
+                    " are free; try a larger card, a smaller model, or model=lora"},
+      Bytes{0});
+}
+
+train::Event move(const std::string& from, const std::string& to) {
+  train::Event event{.kind = train::Event::Kind::device};
+  event.from.device = from;
+  event.to.device = to;
+  return event;
+}
+
+}  // namespace
+
+TrainingJob job_where_it_fits(TrainingMachine& machine, const config::Resolved& config,
+                              std::int64_t outputs, TrainingView& view,
+                              std::vector<train::Event>& events,
+                              const std::function<void(const std::string&)>& explain) {
+  std::vector<std::string> devices{machine.own.str()};
+  for (const train::Elsewhere& other : machine.others(config)) devices.push_back(other.device);
+  const auto tell = [&](train::Event event) {
+    event.step = 0;  // before the first
+    view.show_event(event);
+    events.push_back(std::move(event));
+  };
+  const auto make = [&] {
+    return job_on(machine.own, config, outputs, [&](std::string_view line) { view.say(line); });
+  };
+  for (std::size_t i = 0;; ++i) {
+    std::exception_ptr failure;
+    try {
+      machine.own = c10::Device(devices[i]);
+      return train::retry_on_oom(make, {.max_retries = 1, .on_event = tell});
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    const oom::Judgement judgement = libtorch::judge(failure);
+    if (!oom::is_out_of_memory(judgement)) std::rethrow_exception(failure);
+    if (i + 1 == devices.size()) {
+      explain(to_string(train::oom_report({.device = machine.own,
+                                           .failure = train::failure_from(judgement, machine.own),
+                                           .in_a_step = false})));
+      fits_nowhere(machine.own, judgement);
+    }
+    view.say("the model does not fit on " + machine.own.str() + "; trying " + devices[i + 1]);
+    events.push_back(move(machine.own.str(), devices[i + 1]));
+  }
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,24 @@
+// Makes a training's model where there is memory for it.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "headroom/cli/engine/train/training_job.h"
+#include "headroom/cli/engine/train/training_machine.h"
+#include "headroom/cli/engine/train/training_view.h"
+#include "headroom/train/event.h"
+
+namespace headroom::cli {
+
+// Makes the job on the machine's own device; once more if memory runs out on the way, and then on
+// the other devices that the settings allow, each of which becomes `machine.own`. What happened is
+// shown, and added to `events`. If it fits nowhere, `explain` gets a report of what held the
+// memory, and OutOfMemoryError is thrown.
+[[nodiscard]] TrainingJob job_where_it_fits(TrainingMachine& machine,
+                                            const config::Resolved& config, std::int64_t outputs,
+                                            TrainingView& view, std::vector<train::Event>& events,
+                                            const std::function<void(const std::string&)>& explain);
+
+}  // namespace headroom::cli
