@@ -90,6 +90,9 @@ trace::Report run_on_card_or_larger(const gpu::SimulatedCard& on,
   larger.reserved = {};
   trace::Report unlimited = run_on(larger, make, options, card);
   unlimited.out_of_memory = report.out_of_memory;
+  unlimited.card = on.name;
+  unlimited.room = room_of(on);
+  unlimited.is_within_room = false;
   return unlimited;
 }
 

@@ -105,6 +105,7 @@ void FileReader::read_about(std::string_view text) {
     if (const auto capacity = json.find("capacity_bytes");
         capacity != json.end() && !capacity->is_null())
       about_.capacity = bytes_from(*capacity);
+    about_.is_within_capacity = json.value("within_capacity", true);
     for (const Json& fact : json.value("facts", Json::array()))
       about_.facts.emplace_back(fact.at(0).get<std::string>(), fact.at(1).get<std::string>());
   } catch (const Json::exception&) {

@@ -34,6 +34,7 @@ std::string head_text(const About& about) {
             {"settings", about.settings},
             {"capacity_bytes", about.capacity ? Json(about.capacity->count) : Json()},
             {"times_are_known", about.times_are_known}};
+  if (!about.is_within_capacity) head["within_capacity"] = false;
   if (!about.torch.empty()) head["torch"] = about.torch;
   for (const auto& [name, value] : about.facts) head["facts"].push_back({name, value});
   return to_line(head);

@@ -7,6 +7,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "headroom/base/error.h"
 #include "headroom/base/output_file.h"
 #include "headroom/trace/detail/embedded.h"
 #include "headroom/trace/detail/page_columns.h"
@@ -94,7 +95,9 @@ Json runs_json(const Timeline& timeline) {
 
 Json about_json(const Timeline& timeline, const PageOptions& options) {
   const Texts texts = texts_of(timeline);
-  const bool limited = timeline.card.capacity < allocator::kUnlimited;
+  const std::optional<Bytes> capacity = timeline.card.capacity < allocator::kUnlimited
+                                            ? timeline.card.capacity
+                                            : timeline.about.capacity;
   Json json{{"schema", 1},
             {"title", options.title},
             {"made_by", "headroom " HEADROOM_VERSION},
@@ -103,7 +106,7 @@ Json about_json(const Timeline& timeline, const PageOptions& options) {
             {"times_are_known", timeline.about.times_are_known},
             {"settings", timeline.card.settings},
             {"torch", timeline.card.version.torch},
-            {"capacity_bytes", limited ? Json(timeline.card.capacity.count) : Json()},
+            {"capacity_bytes", or_null(capacity)},
             {"events", timeline.events},
             {"instants", timeline.instants()},
             {"thinned", timeline.is_thinned},
@@ -232,6 +235,9 @@ void write_page(const std::filesystem::path& path, const Timeline& timeline,
 Exported export_page(const std::filesystem::path& path, Reader& trace, const ReplayOptions& replay,
                      const PageOptions& options) {
   const Timeline timeline = timeline_of(trace, replay);
+  if (timeline.events == 0 && !replay.cancel.stop_requested())
+    throw InputError("expected a trace with events in " + replay.operations.name +
+                     ", received none");
   Exported exported;
   exported.replay.card = timeline.card;
   exported.replay.noticed = timeline.noticed;

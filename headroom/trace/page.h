@@ -33,7 +33,7 @@ void write_page(const std::filesystem::path& path, const Timeline& timeline,
                 const PageOptions& options);
 
 // Replays the trace on the recorded card (timeline.h) and writes its page. `written` counts the
-// tensors in the trace.
+// tensors in the trace. Throws InputError for a trace without events, and writes nothing then.
 Exported export_page(const std::filesystem::path& path, Reader& trace, const ReplayOptions& replay,
                      const PageOptions& options);
 

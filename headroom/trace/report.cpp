@@ -174,6 +174,11 @@ std::unique_ptr<Reader> read_trace(const Report& report, About about) {
     throw UsageError(
         expectation("trace", "a report with its events", "one without", "Options::keep_trace"));
   about.format = Format::headroom;
+  if (!report.card.empty()) about.facts.emplace_back("card", report.card);
+  if (!about.capacity) {
+    about.capacity = report.room;
+    about.is_within_capacity = report.is_within_room;
+  }
   about.program = "headroom dry run";
   about.torch = allocator::default_version().torch;
   return read_events(report.trace->events, report.trace->names, std::move(about));

@@ -187,8 +187,9 @@ Value last_run(const std::vector<std::pair<Instant, Value>>& runs, Instant insta
 Timeline timeline_of(Reader& trace, const ReplayOptions& options) {
   Timeline timeline;
   ReplayOptions followed = options;
-  if (followed.setup.capacity == allocator::kUnlimited)
-    followed.setup.capacity = trace.about().capacity.value_or(allocator::kUnlimited);
+  if (const About& about = trace.about();
+      followed.setup.capacity == allocator::kUnlimited && about.is_within_capacity)
+    followed.setup.capacity = about.capacity.value_or(allocator::kUnlimited);
   TimelineFollower follower(timeline);
   followed.follower = &follower;
   Replay replayed = replay(trace, followed);

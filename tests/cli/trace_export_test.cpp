@@ -26,7 +26,7 @@ TEST_F(TraceExport, AnExportDoesNotReplaceTheTrace) {
   const std::string path = file(kTwoInTheMiddle);
   const Outcome outcome = world_.headroom({"trace", "chrome", path, "--out", path});
   EXPECT_EQ(outcome.exit_code, 64);
-  EXPECT_THAT(outcome.err, HasSubstr("another file than the trace"));
+  EXPECT_THAT(outcome.err, HasSubstr("a file to write that the command does not read"));
   EXPECT_EQ(read_input(path), kTwoInTheMiddle);
 }
 

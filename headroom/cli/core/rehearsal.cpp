@@ -55,6 +55,15 @@ std::string listed(const std::vector<gpu::SimulatedCard>& cards) {
   return to_line(list);
 }
 
+// Names and room of the cards; null: the run is within its cards.
+Json limits_of(const RehearsalOrders& orders) {
+  if (orders.limits.empty()) return nullptr;
+  Json limits = Json::array();
+  for (const gpu::SimulatedCard& card : orders.limits)
+    limits.push_back({card.name, room_of(card).count});
+  return limits;
+}
+
 std::vector<std::string> environment_for(const RehearsalOrders& orders, const fs::path& folder) {
   const Json given{{"gpus", listed(orders.cards)},
                    {"folder", folder.string()},
@@ -64,6 +73,7 @@ std::vector<std::string> environment_for(const RehearsalOrders& orders, const fs
                    {"assume", orders.assume_true},
                    {"all_ranks", orders.all_ranks},
                    {"trace", keeps_events(orders)},
+                   {"limits", limits_of(orders)},
                    {"keep_writes", orders.keep_writes},
                    {"change", orders.change.empty() ? Json() : Json(orders.change)},
                    {"ranks", orders.ranks ? Json(*orders.ranks) : Json()}};

@@ -17,6 +17,8 @@ struct RehearsalOrders {
   std::vector<std::string> command;
   std::vector<std::string> environment = {};  // "NAME=value"
   std::vector<gpu::SimulatedCard> cards;
+  // Of a run without a limit: the cards that it should fit into, for its trace.
+  std::vector<gpu::SimulatedCard> limits = {};
   std::string mode = "shape-only", rules = "cuda";
   int steps = 3;
   double assume_true = 0.5;

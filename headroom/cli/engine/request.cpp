@@ -13,6 +13,10 @@ std::vector<gpu::SimulatedCard> limited_cards_of(const Json& request) {
   return cards;
 }
 
+std::string text_or_none(const Json& value) {
+  return value.is_null() ? std::string() : value.get<std::string>();
+}
+
 std::vector<gpu::SimulatedCard> cards_of(const Json& request) {
   std::vector<gpu::SimulatedCard> cards = limited_cards_of(request);
   if (cards.empty()) cards.push_back(dryrun::card_for("unlimited"));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "headroom/allocator/settings.h"
@@ -13,6 +14,8 @@ namespace headroom::cli {
 
 // Empty: no limit.
 [[nodiscard]] std::vector<gpu::SimulatedCard> limited_cards_of(const Json& request);
+// Empty for null.
+[[nodiscard]] std::string text_or_none(const Json& value);
 // Without cards, one card without limit, which a run needs.
 [[nodiscard]] std::vector<gpu::SimulatedCard> cards_of(const Json& request);
 [[nodiscard]] sim::Rules rules_of(const Json& request);

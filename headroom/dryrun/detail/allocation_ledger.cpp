@@ -350,6 +350,10 @@ trace::Report Ledger::settle(const Options& options) {
   for (const auto& [place, count] : assumptions_)
     report.assumptions.push_back({place.first, place.second, count});
   if (options.keep_trace) report.trace = trace_;
+  if (const sim::CardOptions& card = card_.options(); card.capacity < allocator::kUnlimited) {
+    report.card = card.name;
+    report.room = card.capacity - card.context;
+  }
   return report;
 }
 

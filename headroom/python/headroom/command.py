@@ -172,6 +172,11 @@ def spare(report: Report, card: dict[str, Any]) -> Optional[int]:
     return card["total_bytes"] - card["reserved_bytes"] - report.peak.process
 
 
+def tell_of_outputs(where: str, *files: Optional[str]) -> None:
+    for file in filter(None, files):
+        print(f"headroom {where}: {file} written", file=sys.stderr)
+
+
 def estimate(run: Run, ours: TextIO) -> int:
     request, reports = run.request, []
     traces = request["trace"] is not None or request["html"] is not None
@@ -193,6 +198,7 @@ def estimate(run: Run, ours: TextIO) -> int:
         report.write_trace(request["trace"])
     if request["html"] is not None:
         report.save_html(request["html"], run.request["function"])
+    tell_of_outputs("estimate", request["trace"], request["html"])
     ours.write(json.dumps(document) + "\n" if request["json"] else estimate_text(document, report))
     return DOES_NOT_FIT if document["fits"] is False else OK
 
@@ -255,6 +261,7 @@ def profile(run: Run, ours: TextIO) -> int:
                                         request["allocator"])
     if request["trace"] is not None:
         found.write_chrome(request["trace"])
+    tell_of_outputs("profile", request["trace"])
     limited = card["total_bytes"] is not None
     document = {**found.document(*view), "model": run.model_document(), "settings": None,
                 "device": device_document(card), "fits": fits if limited else None,

@@ -3,7 +3,8 @@ from __future__ import annotations
 
 import dataclasses
 import html
-from typing import Any, Iterable, Optional
+import os
+from typing import Any, Iterable, Optional, Union
 
 from headroom import _engine
 from headroom.errors import UsageError
@@ -12,6 +13,7 @@ from headroom.sizes import Bytes
 
 MOST_OF_A_CELL = 1_500_000  # bytes of a page in a notebook
 TITLE = "A training step"
+Path = Union[str, "os.PathLike[str]"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -174,14 +176,14 @@ class Report:
         text = _cut(text, "Biggest tensors at the peak\n", tensors)
         return "".join(f"note: {note}\n" for note in self.notes) + text
 
-    def write_trace(self, path: str) -> None:
+    def write_trace(self, path: Path) -> None:
         """Writes every event, for `headroom trace` (docs/formats/trace.md). Needs trace=True; a copy and the
         report of a child process have no trace."""
-        self._with_trace("write_trace").write_trace(path, self.facts)
+        self._with_trace("write_trace").write_trace(os.fspath(path), self.facts)
 
-    def save_html(self, path: str, title: str = "") -> None:
+    def save_html(self, path: Path, title: str = "") -> None:
         """Writes a page for a browser that shows memory over time. Needs trace=True, as write_trace."""
-        self._with_trace("save_html").write_page(path, title or TITLE, self._sentences(), self.facts)
+        self._with_trace("save_html").write_page(os.fspath(path), title or TITLE, self._sentences(), self.facts)
 
     def _repr_html_(self) -> str:
         """In a notebook: the page if the report has its trace, else the text."""

@@ -135,7 +135,9 @@ function showFigures(trace, root) {
                    figure("cache at the peak", cache, cacheNote, "cache")];
   if (capacity !== null) {
     const fits = ooms.length === 0 && reserved.reserved_bytes <= capacity;
-    const note = fits ? sizeText(capacity - reserved.reserved_bytes) + " above the peak reserved" : "does not fit";
+    const rest = capacity - reserved.reserved_bytes;
+    const note = fits ? sizeText(rest) + " above the peak reserved" :
+      "does not fit" + (rest < 0 ? `: ${sizeText(-rest)} too little` : "");
     figures.push(figure("capacity", capacity, note, fits ? "capacity" : "capacity alarm"));
   }
   root.querySelector(".figures").replaceChildren(...figures);
@@ -168,8 +170,15 @@ function showHead(traces) {
   byId("title").textContent = traces.length > 1 ? "Two traces compared" : first.title;
   if (traces.length === 1) showFacts(first, document.querySelector("header .facts"));
   const notes = traces.flatMap(({about}) => about.notes.concat(thinnedNote(about)));
-  byId("notes").replaceChildren(...[...new Set(notes)].map(note => element("li", {}, note)));
+  showNotes([...new Set(notes)].map(note => element("li", {}, note)));
   byId("made-by").textContent = `Made by ${first.made_by}.`;
+}
+
+// The first few, and the others on demand: the report of an out-of-memory has twenty lines.
+function showNotes(lines) {
+  const more = lines.slice(3), summary = element("summary", {}, `${more.length} more lines`);
+  if (more.length) lines.splice(3, more.length, element("li", {}, element("details", {}, summary, element("ul", {}, ...more))));
+  byId("notes").replaceChildren(...lines);
 }
 
 function thinnedNote(about) {

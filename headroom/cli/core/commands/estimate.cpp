@@ -6,7 +6,7 @@
 #include "headroom/base/text.h"
 #include "headroom/cli/core/answer_by_formula.h"
 #include "headroom/cli/core/model_request.h"
-#include "headroom/cli/core/output_folder.h"
+#include "headroom/cli/core/output_files.h"
 #include "headroom/cli/core/python_step.h"
 #include "headroom/cli/core/registry.h"
 #include "headroom/cli/core/start_engine.h"
@@ -71,7 +71,7 @@ ExitCode run_by_formula(const EstimateOptions& options, const ResolvedRequest& r
 }
 
 ExitCode run_estimate(const EstimateOptions& options) {
-  for (const auto* file : {&options.trace, &options.html}) check_folder_of(file->value_or(""));
+  check_outputs("estimate", {options.trace.value_or(""), options.html.value_or("")});
   if (is_python_step(options.request.model)) estimate_python(options);
   const ResolvedRequest resolved(options.request);
   if (by_formula(options, resolved)) return run_by_formula(options, resolved);

@@ -5,6 +5,7 @@
 #include "headroom/base/error.h"
 #include "headroom/base/text.h"
 #include "headroom/cli/core/model_request.h"
+#include "headroom/cli/core/output_files.h"
 #include "headroom/cli/core/python_step.h"
 #include "headroom/cli/core/registry.h"
 #include "headroom/cli/core/start_engine.h"
@@ -44,6 +45,7 @@ Json with_view(Json request, const ProfileOptions& options) {
 }
 
 ExitCode run_profile(const ProfileOptions& options) {
+  check_outputs("profile", {options.trace.value_or("")});
   if (is_python_step(options.request.model)) profile_python(options);
   const ResolvedRequest resolved(options.request);
   if (const auto lacking = cannot_run(resolved.settings); !lacking.empty())

@@ -12,7 +12,7 @@
 #include "headroom/cli/core/cards_to_fill.h"
 #include "headroom/cli/core/command_behind.h"
 #include "headroom/cli/core/complaint.h"
-#include "headroom/cli/core/output_folder.h"
+#include "headroom/cli/core/output_files.h"
 #include "headroom/cli/core/registry.h"
 #include "headroom/cli/core/rehearsal.h"
 #include "headroom/cli/core/rehearsal_answer.h"
@@ -54,9 +54,8 @@ std::vector<gpu::SimulatedCard> cards_for(const RehearseOptions& options) {
 
 // Before the rehearsal, whose answer would be lost.
 RehearsalOrders orders_from(const RehearseOptions& options) {
-  check_folder_of(options.trace);
-  check_folder_of(options.snapshot);
-  check_folder_of(options.html);
+  check_outputs("rehearse", {options.trace, options.snapshot, options.html},
+                *options.behind_dashes);
   if (options.keep_writes && options.mode != "compute")
     throw UsageError(
         expectation("--keep-writes", "--mode compute, in which tensors have values", options.mode));
@@ -160,6 +159,7 @@ ExitCode tell_nothing_ran(const RehearsalOrders& orders, const Rehearsal& rehear
 
 // What it would take, where the script ran out of memory.
 Rehearsal without_limit(RehearsalOrders orders) {
+  orders.limits = orders.cards;
   for (gpu::SimulatedCard& card : orders.cards) {
     card.total = allocator::kUnlimited;
     card.reserved = {};
@@ -306,6 +306,7 @@ ExitCode run_rehearse(const RehearseOptions& options) {
   const ExitCode code = failed                          ? code_of_failure(rehearsal)
                         : fits(rehearsal, orders.cards) ? kOk
                                                         : kDoesNotFit;
+  tell_of_outputs("rehearse", {options.trace, options.snapshot, options.html});
   print(options.json ? to_line(document(answer, rehearsal, advice, code)) + "\n"
                      : rehearsal_text(answer, rehearsal, advice, standard_output()));
   if (!failed) return code;

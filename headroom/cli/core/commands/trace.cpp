@@ -96,13 +96,6 @@ void TraceProgress::show(const trace::Reader& reader) {
                   : to_string(position)));
 }
 
-void check_is_another(const std::string& out, const std::string& trace) {
-  std::error_code error;
-  if (std::filesystem::is_regular_file(out, error) &&
-      std::filesystem::equivalent(out, trace, error))
-    throw UsageError(expectation("trace", "--out to be another file than the trace", out));
-}
-
 void warn_of(const TraceFile& file, const trace::Reader& reader, const trace::Noticed& noticed) {
   const auto warn = [](const std::string& text) { print_error("headroom trace: " + text + "\n"); };
   const std::string name = file.name();

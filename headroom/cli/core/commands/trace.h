@@ -60,9 +60,6 @@ class TraceProgress {
   ProgressLine line_;
 };
 
-// Throws UsageError if the file to write is the trace that is read.
-void check_is_another(const std::string& out, const std::string& trace);
-
 // Warns on standard error about everything that makes the figures incomplete.
 void warn_of(const TraceFile& file, const trace::Reader& reader, const trace::Noticed& noticed);
 

@@ -8,6 +8,7 @@
 #include "headroom/base/json.h"
 #include "headroom/base/text.h"
 #include "headroom/cli/core/commands/trace.h"
+#include "headroom/cli/core/output_files.h"
 #include "headroom/trace/diff.h"
 #include "headroom/trace/page.h"
 
@@ -40,6 +41,8 @@ Timeline timeline_from(const std::string& path, int device, const Interrupt& int
   const auto reader = trace::open_trace(path);
   Timeline timeline = timeline_of(*reader, replay);
   progress.clear();
+  if (timeline.events == 0 && !interrupt.happened())
+    throw InputError("expected a trace with events in " + file.name() + ", received none");
   warn_of(file, *reader, timeline.noticed);
   return timeline;
 }
@@ -102,9 +105,7 @@ std::string text(const TraceDiffOptions& options, const Difference& difference,
 ExitCode run_trace_diff(const TraceDiffOptions& options) {
   if (options.a == "-" && options.b == "-")
     throw UsageError(expectation("diff", "standard input for one trace at most", "- -"));
-  if (options.out == "-")
-    throw UsageError(expectation("--out", "a file for the page", options.out, "diff.html"));
-  for (const std::string& trace : {options.a, options.b}) check_is_another(options.out, trace);
+  check_outputs("diff", {options.out}, {options.a, options.b});
   const Interrupt interrupt;
   const Timeline a = timeline_from(options.a, options.device, interrupt);
   const Timeline b = timeline_from(options.b, options.device, interrupt);

@@ -13,6 +13,7 @@
 #include "headroom/base/text.h"
 #include "headroom/cli/core/commands/trace.h"
 #include "headroom/cli/core/interruptible_input.h"
+#include "headroom/cli/core/output_files.h"
 #include "headroom/trace/export.h"
 #include "headroom/trace/input.h"
 #include "headroom/trace/page.h"
@@ -117,7 +118,7 @@ void take_as_standard_input(std::string& path) {
 }
 
 ExitCode run_trace_export(TraceExportOptions options, const Viewer& viewer) {
-  check_is_another(options.out, options.file.path);
+  if (options.out != "-") check_outputs("trace", {options.out}, {options.file.path});
   take_as_standard_input(options.file.path);
   const Interrupt interrupt;
   std::optional<InterruptibleInput> input;
@@ -182,7 +183,7 @@ void add_trace_export(Registry& registry, CLI::App* group) {
       "  headroom trace report run.hrtrace --out report.html --capacity 24GiB\n\n"
       "The page needs no network. It shows memory by category, module, operator or line, the\n"
       "largest tensors, and the allocator's segments at the peak. Without --capacity the trace\n"
-      "is replayed on the card that it names.",
+      "is replayed on the card that it names; if it did not fit there, that card is a line.",
       group));
 }
 

@@ -85,7 +85,9 @@ std::string card_text(const CardReplay& card) {
 // Without --capacity: the card that the trace was recorded on, if known.
 std::string recorded_on(const ReplayAnswer& answer) {
   if (!answer.about.capacity || answer.card.capacity != "unlimited") return "";
-  return ", recorded on a card of " + to_string(*answer.about.capacity);
+  return (answer.about.is_within_capacity ? ", recorded on a card of "
+                                          : ", recorded without a limit, for a card of ") +
+         to_string(*answer.about.capacity);
 }
 
 std::string figures(const CardReplay& card, const Terminal& terminal) {

@@ -12,7 +12,7 @@
 #include "headroom/base/text.h"
 #include "headroom/cli/core/complaint.h"
 #include "headroom/cli/core/look.h"
-#include "headroom/cli/core/output_folder.h"
+#include "headroom/cli/core/output_files.h"
 #include "headroom/cli/core/registry.h"
 #include "headroom/cli/core/start_engine.h"
 #include "headroom/cli/core/terminal.h"
@@ -121,8 +121,13 @@ void choose_dataset(config::Resolved& config) {
 
 // What a run writes and reads at its end, or late, is looked at now.
 void check_places(const TrainOptions& options, const config::Resolved& config) {
-  for (const auto* file : {&options.trace, &options.snapshot, &options.html})
-    check_folder_of(file->value_or(""));
+  const std::vector<std::string> files{options.trace.value_or(""), options.snapshot.value_or(""),
+                                       options.html.value_or("")};
+  check_outputs("train", files);
+  if (options.dry_run &&
+      std::any_of(files.begin(), files.end(), [](const auto& file) { return !file.empty(); }))
+    throw UsageError(expectation("--dry-run", "a run that trains, for --trace, --snapshot, --html",
+                                 "one that trains nothing", "`headroom estimate --html`"));
   if (const auto plans = config.optional_text("plan_schedule"); plans && !fs::exists(*plans))
     throw InputError("plan_schedule", "expected a file of plans, received none at " + *plans);
   if (options.dry_run || options.eval_only) return;

@@ -1,9 +1,11 @@
 // `headroom-engine estimate`: the dry run behind `headroom estimate`, for every requested card.
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
 #include "headroom/cli/core/answer_by_formula.h"
+#include "headroom/cli/core/output_files.h"
 #include "headroom/cli/core/view/estimate_view.h"
 #include "headroom/cli/engine/commands.h"
 #include "headroom/cli/engine/request.h"
@@ -38,7 +40,7 @@ std::vector<Estimate> estimates(const Json& request, const model::NamedModel& mo
     });
     done.push_back(
         same != done.end() ? *same : estimate_memory(model, settings, card, options_of(request)));
-    done.back().card.name = card.name;
+    done.back().card.name = done.back().report.card = card.name;
   }
   return done;
 }
@@ -80,25 +82,27 @@ Answer answer_to(const Json& request, const model::NamedModel& model,
   return answer;
 }
 
-// What the trace and the page say about the run.
+// What the trace and the page say about the run: what was chosen, and what everyone asks about.
 trace::About about_of(const Answer& answer) {
   trace::About about;
   about.facts = {{"model", answer.model}};
   const Json settings = model::to_json(answer.settings), usual = model::to_json(model::Settings{});
+  const std::set<std::string> asked{"batch", "seq", "dtype", "optimizer", "checkpointing"};
   for (const auto& [name, value] : settings.items())
-    if (!value.is_null() && value != usual.value(name, Json()))
+    if (!value.is_null() && (asked.contains(name) || value != usual.value(name, Json())))
       about.facts.emplace_back(name, value.is_string() ? value.get<std::string>() : value.dump());
-  const CardAnswer* card = answer.tightest();
-  if (card == nullptr) return about;
-  about.facts.emplace_back("card", card->card.name + ", " + to_string(card->card.total));
-  if (card->fits) about.capacity = room_of(card->card);
   return about;
 }
 
 // Whether it fits, what was refused and what would have fitted.
 std::vector<std::string> sentences_of(const Answer& answer) {
   std::vector<std::string> sentences;
-  if (const CardAnswer* card = answer.tightest()) sentences.push_back(verdict_text(*card));
+  if (const CardAnswer* card = answer.tightest())
+    sentences.push_back(
+        verdict_text(*card) +
+        (answer.cards.size() > 1
+             ? ", the least room of " + std::to_string(answer.cards.size()) + " cards"
+             : ""));
   if (const auto& refusal = answer.report.out_of_memory)
     sentences.push_back("a request of " + to_string(refusal->requested) + " did not fit: " +
                         to_string(refusal->free) + " of " + to_string(refusal->capacity) +
@@ -123,10 +127,11 @@ ExitCode run_estimate(const Json& request) {
   const auto model = model::model_named(request.at("model").get<std::string>());
   const auto settings = model::settings_from_json(request.at("settings"));
   const Answer answer = answer_to(request, model, estimates(request, model, settings));
-  if (const Json& path = request.at("trace"); !path.is_null())
-    write_trace(answer.report, path.get<std::string>(), about_of(answer));
-  if (const Json& path = request.at("html"); !path.is_null())
-    write_page(answer, path.get<std::string>());
+  const std::string trace = text_or_none(request.at("trace")),
+                    page = text_or_none(request.at("html"));
+  if (!trace.empty()) write_trace(answer.report, trace, about_of(answer));
+  if (!page.empty()) write_page(answer, page);
+  tell_of_outputs("estimate", {trace, page});
   return print_answer(answer, request.at("json").get<bool>());
 }
 

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "headroom/base/text.h"
+#include "headroom/cli/core/output_files.h"
 #include "headroom/cli/core/terminal.h"
 #include "headroom/cli/core/view/estimate_view.h"
 #include "headroom/cli/engine/commands.h"
@@ -66,8 +67,9 @@ ExitCode run_profile(const Json& request) {
   (void)memory::rows({}, view);  // refuses a wrong --sort-by before the run
   const TrainingProfile found = estimate::profile_training(
       model, settings, card, {.rules = rules_of(request), .allocator = allocator_of(request)});
-  if (const Json& path = request.at("trace"); !path.is_null())
-    memory::write_chrome(found.profile, path.get<std::string>());
+  const std::string trace = text_or_none(request.at("trace"));
+  if (!trace.empty()) memory::write_chrome(found.profile, trace);
+  tell_of_outputs("profile", {trace});
   if (request.at("json").get<bool>())
     print(to_line(document(found, model, card, view)) + "\n");
   else

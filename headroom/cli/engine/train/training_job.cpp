@@ -163,6 +163,14 @@ config::Resolved config_of(const Json& request) {
   return config;
 }
 
+std::string model_name_of(const config::Resolved& config) {
+  const std::string kind = config.text("model");
+  std::filesystem::path name = kind == "gpt-tiny" ? kind : config.text("model.config");
+  if (!name.has_filename()) name = name.parent_path();  // "models/gpt/"
+  if (name.filename() == "config.json") name = name.parent_path();
+  return name.filename().string();
+}
+
 TrainingJob job_on(c10::Device device, const config::Resolved& config, std::int64_t outputs,
                    const std::function<void(std::string_view)>& say) {
   const auto weights = weights_of(config);

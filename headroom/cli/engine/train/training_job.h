@@ -24,6 +24,9 @@ namespace headroom::cli {
 // The configuration in a request of `headroom train`.
 [[nodiscard]] config::Resolved config_of(const Json& request);
 
+// "gpt2"; of a model in a folder, the folder's name.
+[[nodiscard]] std::string model_name_of(const config::Resolved& config);
+
 struct TrainingData {
   std::shared_ptr<data::Loader> train, evaluation;  // `evaluation` may be null
   std::int64_t outputs = 0;                         // classes, or tokens; 0: not known

@@ -6,6 +6,9 @@
 #include <vector>
 
 #include "headroom/base/error.h"
+#include "headroom/cli/core/output_files.h"
+#include "headroom/cli/engine/request.h"
+#include "headroom/memory/memory_statistics.h"
 #include "headroom/sim/tensor.h"
 #include "headroom/trace/export.h"
 #include "headroom/trace/file_writer.h"
@@ -13,21 +16,39 @@
 #include "headroom/trace/page.h"
 
 namespace headroom::cli {
+namespace {
+
+using Facts = std::vector<std::pair<std::string, std::string>>;
+
+// What was chosen, and what everyone asks about.
+Facts facts_of(const config::Resolved& config) {
+  Facts facts;
+  for (const config::Entry& entry : config.entries()) {
+    const bool is_asked =
+        entry.key == "model" || entry.key == "dataset" || entry.key == "batch_size";
+    if (entry.value && (is_asked || entry.origin != "default"))
+      facts.emplace_back(entry.key, *entry.value);
+  }
+  return facts;
+}
+
+}  // namespace
 
 TrainingRecord::TrainingRecord(const Json& request, const TrainingMachine& machine) {
-  const auto text = [&](const char* key) {
-    const Json& value = request.at(key);
-    return value.is_null() ? std::string() : value.get<std::string>();
-  };
-  trace_ = text("trace");
-  snapshot_ = text("snapshot");
-  html_ = text("html");
+  trace_ = text_or_none(request.at("trace"));
+  snapshot_ = text_or_none(request.at("snapshot"));
+  html_ = text_or_none(request.at("html"));
+  const config::Resolved config = config_of(request);
+  title_ = "headroom train " + model_name_of(config);
   about_.program = "headroom train";
   about_.times_are_known = true;
-  for (const Json& word : request.at("overrides")) {
-    const std::string setting = word.get<std::string>();
-    const std::size_t equals = setting.find('=');
-    about_.facts.emplace_back(setting.substr(0, equals), setting.substr(equals + 1));
+  about_.facts = facts_of(config);
+  if (machine.box()) {
+    const sim::CardOptions& card = machine.box()->card(machine.own.index()).options();
+    about_.facts.emplace_back("card", card.name);
+    about_.capacity = card.capacity - card.context;
+  } else if (!machine.own.is_cpu()) {
+    about_.capacity = memory::get_gpu_memory_stats(machine.own).total;
   }
   const auto injected = request.at("inject").get<std::vector<std::string>>();
   if (!injected.empty() && !machine.box())
@@ -93,8 +114,8 @@ void TrainingRecord::write(const std::vector<std::string>& notes) {
     writer.close();
   }
   if (!snapshot_.empty()) trace::export_snapshot(snapshot_, *read());
-  if (!html_.empty())
-    trace::export_page(html_, *read(), {}, {.title = "headroom train", .notes = notes});
+  if (!html_.empty()) trace::export_page(html_, *read(), {}, {.title = title_, .notes = notes});
+  tell_of_outputs("train", {trace_, snapshot_, html_});
 }
 
 }  // namespace headroom::cli

@@ -36,7 +36,7 @@ class TrainingRecord {
   void write(const std::vector<std::string>& notes);
 
  private:
-  std::string trace_, snapshot_, html_;
+  std::string trace_, snapshot_, html_, title_;
   trace::About about_;
   sim::Lift lift_;
   std::unordered_map<std::uint64_t, trace::Category> known_;  // by address

@@ -1,25 +1,13 @@
 #include "headroom/cli/engine/train/training_status.h"
 
-#include <filesystem>
 #include <utility>
 
+#include "headroom/cli/engine/train/training_job.h"
+
 namespace headroom::cli {
-namespace {
-
-// "train gpt2"; of a model in a folder, the folder's name.
-std::string what_of(const config::Resolved& config) {
-  const std::string kind = config.text("model");
-  std::filesystem::path name = kind == "gpt-tiny" ? kind : config.text("model.config");
-  if (!name.has_filename()) name = name.parent_path();  // "models/gpt/"
-  if (name.filename() == "config.json") name = name.parent_path();
-  return "train " + name.filename().string();
-}
-
-}  // namespace
-
 TrainingStatus::TrainingStatus(const config::Resolved& config, std::vector<std::string> uuids)
     : uuids_(std::move(uuids)) {
-  status_.what = what_of(config);
+  status_.what = "train " + model_name_of(config);
 }
 
 void TrainingStatus::begin(c10::Device device) {

@@ -20,6 +20,8 @@ class Orders:
     assume: Optional[float] = 0.5
     change: Optional[str] = None  # one that is tried (changes.py)
     trace: bool = False
+    # Of a run without a limit: name and room of the cards that it should fit into.
+    limits: Optional[list[tuple[str, int]]] = None
     keep_writes: bool = False
     settings: Optional[str] = None
     ranks: Optional[int] = None  # of a job, whatever a launcher says

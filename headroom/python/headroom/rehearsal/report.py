@@ -51,7 +51,8 @@ def write(orders: Orders, box: Simulation, watch: Watch, harmless: Harmless,
         facts = [("command", " ".join([os.path.basename(sys.argv[0]), *sys.argv[1:]]))]
         for card, report in reports:
             if card._card.requests > 0:
-                report.write_trace(f"{base}-card-{card.index}.trace", facts)
+                limit = orders.limits[card.index] if orders.limits else None
+                report.write_trace(f"{base}-card-{card.index}.trace", facts, limit)
     with open(base + ".part", "w", encoding="utf-8") as file:
         json.dump(document, file)
     os.replace(base + ".part", base + ".json")
