@@ -221,6 +221,12 @@ Families job_metrics(const std::vector<JobStatus>& jobs, WallTime now) {
       if (const Value value = figure.read(job)) family.series.push_back({labels_of(job), *value});
     all.push_back(std::move(family));
   }
+  Family places{.name = "headroom_job_gpu",
+                .help = "1 for each GPU of a training: joins it to the metrics of the card."};
+  for (const JobStatus& job : jobs)
+    for (const std::string& uuid : job.gpus)
+      places.series.push_back({with(labels_of(job), {{"uuid", uuid}}), 1});
+  all.push_back(std::move(places));
   Family ages{.name = "headroom_job_status_age_seconds",
               .help = "Time since the training last published its status."};
   for (const JobStatus& job : jobs)

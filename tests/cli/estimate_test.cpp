@@ -138,8 +138,45 @@ TEST(EstimateCommand, WritesAPageWithTheSamePeak) {
   EXPECT_TRUE(has(R"("allocated_bytes":)" + peak.at("allocated_bytes").dump()));
   EXPECT_TRUE(has(R"("reserved_bytes":)" + peak.at("reserved_bytes").dump()));
   EXPECT_TRUE(has("--checkpointing full needs")) << "what would have fitted";
-  EXPECT_EQ(estimate({"gpt2", "--html", "/nowhere/page.html"}, world).exit_code, 73);
+  EXPECT_TRUE(has("too much")) << "the verdict";
   EXPECT_EQ(estimate({"gpt2", "--quick", "--html", page}, world).exit_code, 64);
+}
+
+std::int64_t capacity_of(const std::string& page) {
+  const std::string text = read_input(page), key = R"("capacity_bytes":)";
+  return std::stoll(text.substr(text.find(key) + key.size(), 20));
+}
+
+// The run is one without a limit; the page draws the card beside it, and so does a later report.
+TEST(EstimateCommand, ThePageOfARunThatDoesNotFitKnowsTheCard) {
+  const WithEngine world;
+  const std::string page = world.path("a.html"), trace = world.path("a.hrtrace"),
+                    later = world.path("b.html");
+  const Json document = estimate({"gpt2", "--batch", "64", "--html", page, "--trace", trace,
+                                  "--json", "--gpus", "RTX 4090"},
+                                 world)
+                            .json();
+  const std::int64_t usable = document.at("device").at("usable_bytes").get<std::int64_t>();
+  EXPECT_LT(capacity_of(page), document.at("peak").at("reserved_bytes").get<std::int64_t>());
+  EXPECT_LT(capacity_of(page), usable) << "without the CUDA context";
+  EXPECT_GT(capacity_of(page), usable * 9 / 10);
+  const Outcome report = world.headroom({"trace", "report", trace, "--out", later});
+  EXPECT_EQ(report.exit_code, 0) << report.err;
+  EXPECT_EQ(capacity_of(later), capacity_of(page));
+  EXPECT_EQ(world.headroom({"trace", "replay", trace, "--json"}).json().at("allocated").at("peak"),
+            document.at("peak").at("allocated_bytes"));
+}
+
+TEST(EstimateCommand, LooksAtItsOutputsBeforeTheRun) {
+  const WithEngine world;
+  const std::string page = world.path("step.html");
+  EXPECT_EQ(estimate({"gpt2", "--html", "/nowhere/page.html"}, world).exit_code, 73);
+  EXPECT_EQ(estimate({"gpt2", "--html", world.path("")}, world).exit_code, 73) << "a folder";
+  EXPECT_EQ(estimate({"gpt2", "--html", "-"}, world).exit_code, 64);
+  const Outcome twice = estimate({"gpt2", "--html", page, "--trace", page}, world);
+  EXPECT_EQ(twice.exit_code, 64);
+  EXPECT_THAT(twice.err, HasSubstr("step.html twice"));
+  EXPECT_FALSE(std::filesystem::exists(page));
 }
 
 // The sum of a difference's parts of each category.

@@ -98,7 +98,7 @@ class World:
         with open("/proc/sys/kernel/random/boot_id") as file:
             boot = file.read().strip()
         status = {"schema": 1, "pid": pid, "start_ticks": ticks, "boot_id": boot,
-                  "pid_namespace": os.stat("/proc/self/ns/pid").st_ino, "what": "train gpt2", "gpus": [],
+                  "pid_namespace": os.stat("/proc/self/ns/pid").st_ino, "what": "train gpt2", "gpus": ["GPU-1"],
                   "step": 17, "steps": 2000, "loss": 3.5, "micro_batch": 4, "batch": 32, "plan": "as asked",
                   "ooms_survived": 2, "rows_per_s": 81.5, "updated_unix_ms": 1790000000000}
         os.makedirs(self.path("state/status"))

@@ -60,6 +60,17 @@ TEST_F(TraceExport, ReportIsAPageWithThePeaksOfTheReplay) {
   EXPECT_EQ(page.find("http://"), page.find("http://www.w3.org")) << "names a namespace at most";
 }
 
+TEST_F(TraceExport, ATraceWithoutEventsIsNoPage) {
+  const std::string out = world_.path("out.html"), empty = world_.path("empty.txt");
+  write_file_atomically(empty, "");
+  const Outcome made = world_.headroom({"trace", "report", empty, "--out", out});
+  EXPECT_EQ(made.exit_code, 65);
+  EXPECT_THAT(made.err, HasSubstr("a trace with events"));
+  EXPECT_FALSE(std::filesystem::exists(out));
+  const std::string full = file(kTwoInTheMiddle);
+  EXPECT_EQ(world_.headroom({"trace", "diff", full, empty}).exit_code, 65);
+}
+
 TEST_F(TraceExport, DiffAddsUpAndWritesAPage) {
   const std::string a = file(kTwoInTheMiddle), b = world_.path("b.txt"),
                     out = world_.path("d.html");

@@ -210,7 +210,7 @@ class Estimates(unittest.TestCase):
     def test_a_report_is_a_page(self):
         report = headroom.estimate(Net(), torch.ones(8, 256), trace=True)
         with tempfile.TemporaryDirectory() as folder:
-            report.save_html(folder + "/step.html", title="Net")
+            report.save_html(pathlib.Path(folder, "step.html"), title="Net")
             page = pathlib.Path(folder, "step.html").read_text(encoding="utf-8")
         self.assertIn(f'"allocated_bytes":{int(report.peak.allocated)}', page)
         self.assertIn("<title>Net</title>", page)

@@ -93,6 +93,12 @@ class BesideTorchProfiler(unittest.TestCase):
         with self.assertRaises(headroom.UsageError):
             headroom.profile.of(torch.profiler.profile())
 
+    def test_a_profile_without_memory_is_refused(self):
+        with torch.profiler.profile(activities=[ProfilerActivity.CPU]) as recorded:
+            torch.ones(2)
+        with self.assertRaisesRegex(headroom.UsageError, "profile_memory and record_shapes"):
+            headroom.profile.of(recorded)
+
 
 class OnTheCpu(unittest.TestCase):
     def test_names_modules_in_both_passes_and_ranges(self):

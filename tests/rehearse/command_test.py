@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -250,6 +251,35 @@ class Command(unittest.TestCase):
             done = subprocess.run([programs.HEADROOM, "trace", "top", file], capture_output=True, text=True,
                                   cwd=self.folder, check=False)
             self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_what_does_not_fit_is_seen_on_the_page(self):
+        self.run_it("--gpus", "sim:1x1MiB", "--html", "page.html", "--trace", "steps.trace", code=2)
+        page = (self.folder / "page.html").read_text(encoding="utf-8")
+        self.assertIn(f'"capacity_bytes":{1 << 20}', page)
+        self.assertGreater(int(re.search('"reserved_bytes":([0-9]+)', page)[1]), 1 << 20, "a run without a limit")
+        self.assertIn('["card","Simulated GPU 1.0 MiB"]', page)
+
+    def test_the_script_is_not_written_over(self):
+        before = TRAIN
+        (self.folder / "train.py").write_text(before)
+        for option in ("--trace", "--html", "--snapshot"):
+            done = subprocess.run([programs.HEADROOM, "rehearse", "--gpus", "H100", option, "train.py", "--",
+                                   sys.executable, "train.py"], capture_output=True, text=True, cwd=self.folder,
+                                  env=programs.environment(), check=False)
+            self.assertEqual(done.returncode, 64, done.stderr)
+        self.assertEqual((self.folder / "train.py").read_text(), before)
+
+    def test_models_of_one_class_are_told_apart(self):
+        program = """
+            import torch
+            nets = [torch.nn.Sequential(torch.nn.Linear(64, width)).cuda() for width in (64, 512)]
+            optimizer = torch.optim.SGD([one for net in nets for one in net.parameters()], lr=1)
+            for _ in range(9):
+                sum(net(torch.randn(8, 64, device="cuda")).sum() for net in nets).backward()
+                optimizer.step(); optimizer.zero_grad()
+            """
+        found = json.loads(self.run_it("--json", "--gpus", "H100", program=program).stdout)
+        self.assertLessEqual({"Sequential", "Sequential#2", "Sequential#2.0"}, {one["name"] for one in found["by_module"]})
 
     def test_ranks(self):
         program = """

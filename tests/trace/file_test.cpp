@@ -121,6 +121,9 @@ TEST(TraceFile, KeepsTheWritersFactsAboutTheTrace) {
   EXPECT_EQ(about.capacity, Bytes{24LL << 30});
   EXPECT_EQ(about.torch, "2.15");
   EXPECT_TRUE(about.times_are_known);
+  EXPECT_TRUE(about.is_within_capacity);
+  const auto without_limit = make(1, 3, {.capacity = Bytes{1 << 20}, .is_within_capacity = false});
+  EXPECT_FALSE(open_bytes(without_limit.bytes)->about().is_within_capacity);
   EXPECT_FALSE(open_bytes(make(1, 3).bytes)->about().capacity) << "not said is not 0";
 }
 

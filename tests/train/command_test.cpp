@@ -179,7 +179,12 @@ TEST(TrainCommand, SavesTheTraceOfARunThatRanOutOfMemory) {
   const Outcome outcome = world.train(world.on_tokens(
       "out", {"steps=2", "--trace", trace, "--html", page, "--inject", "oom@40:every=1"}));
   EXPECT_EQ(outcome.exit_code, 76) << outcome.err;
-  EXPECT_NE(read_file(page).value_or("").find("\"recorded\":true"), std::string::npos);
+  const std::string text = read_file(page).value_or("");
+  const auto has = [&](const std::string& part) { return text.find(part) != std::string::npos; };
+  EXPECT_TRUE(has("\"recorded\":true"));
+  EXPECT_TRUE(has("\"capacity_bytes\":" + std::to_string(64 << 20)));
+  EXPECT_TRUE(has("[\"batch_size\",")) << "also where it is the default's or a file's";
+  EXPECT_TRUE(has("Out of memory on sim:0")) << "the report of stderr";
   EXPECT_EQ(world.headroom({"trace", "top", trace, "--json"}).exit_code, 0);
 }
 
@@ -212,6 +217,8 @@ TEST(TrainCommand, ADryRunTrainsNothing) {
   EXPECT_EQ(not_on_this.exit_code, 2) << not_on_this.err;
   EXPECT_THAT(not_on_this.out, HasSubstr("does not fit; nothing was trained"));
   EXPECT_FALSE(fs::exists(world.path("out")));
+  const std::string page = world.path("run.html");
+  EXPECT_EQ(world.train(world.on_tokens("out", {"--dry-run", "--html", page})).exit_code, 64);
 }
 
 TEST(TrainCommand, AnEvaluationTrainsNothing) {

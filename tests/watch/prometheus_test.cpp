@@ -288,6 +288,16 @@ TEST(PrometheusJobs, TellHowATrainingGoes) {
   }
 }
 
+TEST(PrometheusJobs, TellTheCardsOfATraining) {
+  JobStatus job = training();
+  job.gpus = {"GPU-1", "GPU-2"};
+  const auto samples = Reader(prometheus_text(job_metrics({job}))).named("headroom_job_gpu");
+  ASSERT_EQ(samples.size(), 2U);
+  EXPECT_EQ(samples[1].value, 1);
+  EXPECT_EQ(samples[1].labels, (std::map<std::string, std::string>{
+                                   {"pid", "77"}, {"what", "train gpt2"}, {"uuid", "GPU-2"}}));
+}
+
 TEST(PrometheusJobs, LeaveOutWhatIsNotKnownYet) {
   const Reader text(prometheus_text(job_metrics({{.pid = 77, .what = "train gpt2"}})));
   EXPECT_THAT(text.names(),

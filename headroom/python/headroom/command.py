@@ -8,6 +8,7 @@ import inspect
 import json
 import os
 import pathlib
+import re
 import sys
 import traceback
 from typing import Any, Callable, Iterator, Optional, TextIO
@@ -285,6 +286,11 @@ def profile_text(document: dict[str, Any], card: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n\n"
 
 
+def sentence(error: Error) -> str:
+    """Without the function in front, which users of the command do not know."""
+    return re.sub(r"^\[[\w.]+\] ", "", str(error))
+
+
 def main(arguments: list[str]) -> int:
     what, text = arguments
     with own_output() as ours:
@@ -294,13 +300,13 @@ def main(arguments: list[str]) -> int:
             run = Run(json.loads(text))
             return {"estimate": estimate, "fit": fit, "profile": profile}[what](run, ours)
         except UsageError as error:
-            print(f"headroom {what}: {error}", file=sys.stderr)
+            print(f"headroom {what}: {sentence(error)}", file=sys.stderr)
             return USAGE
         except InputError as error:
-            print(f"headroom {what}: {error}", file=sys.stderr)
+            print(f"headroom {what}: {sentence(error)}", file=sys.stderr)
             return BAD_INPUT
         except Error as error:
-            print(f"headroom {what}: {error}", file=sys.stderr)
+            print(f"headroom {what}: {sentence(error)}", file=sys.stderr)
             return UNAVAILABLE
         except SystemExit as error:
             print(f"headroom {what}: {json.loads(text)['function']} ended the program (SystemExit: {error.code}); "

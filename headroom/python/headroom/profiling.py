@@ -1,6 +1,7 @@
 """A profile by memory: what operators and modules allocated, and how long they took."""
 from __future__ import annotations
 
+import collections
 import dataclasses
 import html
 import json
@@ -44,16 +45,24 @@ def row_of(found: dict[str, Any]) -> ProfileRow:
                          for key, value in found.items()})
 
 
+def numbered(name: str, before: collections.Counter[str]) -> str:
+    """The name, with its number from the second time on: "Sequential", "Sequential#2"."""
+    before[name] += 1
+    return name if before[name] == 1 else f"{name}#{before[name]}"
+
+
 class ModuleNames:
     """Names the modules that run: those of the first model that is called as it names them itself, those of
-    later ones with the class of that model in front."""
+    later ones with the class of that model in front, numbered from its second on."""
 
     def __init__(self) -> None:
         self.names: dict[nn.Module, str] = {}
+        self.classes: collections.Counter[str] = collections.Counter()
 
     def take_model(self, model: nn.Module) -> list[tuple[str, torch.Tensor]]:
         """Its parameters and buffers, by their new names."""
-        prefix = type(model).__name__ if self.names else ""
+        model_name = numbered(type(model).__name__, self.classes)
+        prefix = model_name if self.names else ""
 
         def full(name: str) -> str:
             return ".".join(part for part in (prefix, name) if part)
@@ -152,6 +161,10 @@ class profile:  # pylint: disable=invalid-name
         if results is None:
             raise UsageError("[profile.of] expected a torch.profiler.profile that has ended, received "
                              f"'{type(recorded).__name__}'")
+        lacking = [one for one in ("profile_memory", "record_shapes") if not getattr(recorded, one, True)]
+        if lacking:
+            raise UsageError(f"[profile.of] expected a profile with {' and '.join(lacking)}, received one without; try "
+                             "torch.profiler.profile(profile_memory=True, record_shapes=True)")
         made = cls()
         made._profile = _engine.read_profile(results)
         return made

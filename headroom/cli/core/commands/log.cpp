@@ -191,9 +191,16 @@ void add_log(Registry& registry) {
   command->add_option("--format", options->format, "Format: csv, ndjson or prometheus")
       ->capture_default_str();
   command->add_option("--out", options->out, "File to write (default: standard output)");
-  command->add_option("--listen", options->listen,
-                      "Serve /metrics for Prometheus and /healthz at [ADDRESS]:PORT (without "
-                      "address: on loopback; port 0: any), and write no samples without --out");
+  command
+      ->add_option("--listen", options->listen,
+                   "Serve /metrics for Prometheus and /healthz at [ADDRESS]:PORT (without "
+                   "address: on loopback; port 0: any), and write no samples without --out")
+      ->check(CLI::Validator(
+          [](const std::string& text) {
+            return text.empty() ? std::string("expected an address such as :9400, received none")
+                                : std::string();
+          },
+          {}));
   command
       ->add_option("--rotate", options->rotate,
                    "Start a new file at this size (FILE.1, FILE.2, ...); 0: never")

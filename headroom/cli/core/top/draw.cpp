@@ -151,10 +151,12 @@ void add_panes(Screen& screen, const Picture& picture, const Controls& controls,
                const Canvas& canvas, std::size_t room) {
   Pane cards = card_pane(picture, controls, canvas);
   Pane processes = process_pane(picture, controls, canvas);
-  if (cards.lines.empty())
-    return add_pane(
-        screen, {.lines = {}, .titles = showable(why_no_cards(picture.machine), canvas.terminal)},
-        1, canvas.terminal);
+  if (cards.lines.empty()) {
+    screen.push_back({{showable(why_no_cards(picture.machine), canvas.terminal), Colour::bold}});
+    if (!picture.machine.why_no_driver.empty())
+      screen.push_back({{"`headroom doctor` explains what to do"}});
+    return;
+  }
   // A title each, and a blank line between them if there is room.
   const std::size_t need = cards.lines.size() + processes.lines.size() + 2;
   const bool has_gap = canvas.is_endless() || room > need;

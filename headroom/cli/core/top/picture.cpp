@@ -118,7 +118,9 @@ Picture picture_of(Look look, const std::vector<watch::JobStatus>& jobs,
   picture.processes = rows_of(look, jobs);
   picture.waiting = waiting_rows(look);
   picture.warnings = std::move(look.warnings);
-  std::erase_if(picture.warnings, &watch::tells_age);  // the screen marks a stale card itself
+  // The screen marks a stale card itself, and tells of a missing driver where the cards would be.
+  std::erase_if(picture.warnings, &watch::tells_age);
+  std::erase(picture.warnings, look.machine.why_no_driver);
   picture.machine = std::move(look.machine);
   picture.advice = advice_for(picture, look.advice, processes);
   return picture;

@@ -64,6 +64,8 @@ class Process:
         """After the last step. A script that goes on all the same is ended."""
         self.write()
         self.note("done")
+        # A loader that the script's frames keep alive would wait 5 s for each of its workers at the exit.
+        torch.utils.data._utils.MP_STATUS_CHECK_INTERVAL = 0.1  # type: ignore[attr-defined]
         self.stops += 1
         if self.stops > 3:
             sys.stdout.flush()

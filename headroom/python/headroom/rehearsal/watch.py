@@ -1,10 +1,11 @@
 """Sees the models and the steps of a script that knows nothing of it.
 
 A step ends when an optimizer has stepped. The first begins when a model is called; what comes before is `init`.
-A script that trains without an optimizer ends after so many backward passes. Of several optimizers (a GAN's) each takes part in a step: it ends
-with the step of the last."""
+A script that trains without an optimizer ends after so many backward passes. Of several optimizers (a GAN's) each
+takes part in a step: it ends with the step of the last."""
 from __future__ import annotations
 
+import collections
 import os
 import sys
 import sysconfig
@@ -18,6 +19,7 @@ from torch.optim import optimizer as of_optimizers
 
 from headroom import _engine
 from headroom.card import lies_on_card
+from headroom.profiling import numbered
 from headroom.rehearsal import changes, notebook
 from headroom.simulation import Simulation
 
@@ -116,12 +118,14 @@ class Watch:
                 next(_tensors(one), None) is not None]
 
     def named(self) -> tuple[Named, Named]:
-        """All parameters and buffers on cards. Of several models each name begins with the model's class."""
+        """All parameters and buffers on cards. Of several models each name begins with the model's class, from the
+        second of a class on with its number: "Sequential.0", "Sequential#2.0"."""
         roots = self.roots()
         parameters: Named = []
         buffers: Named = []
+        classes: collections.Counter[str] = collections.Counter()
         for root in roots:
-            prefix = f"{type(root).__name__}." if len(roots) > 1 else ""
+            prefix = f"{numbered(type(root).__name__, classes)}." if len(roots) > 1 else ""
             for made, found in ((parameters, root.named_parameters(remove_duplicate=False)),
                                 (buffers, root.named_buffers(remove_duplicate=False))):
                 made += [(prefix + _plain(name), _local(one)) for name, one in found if lies_on_card(_local(one))]
