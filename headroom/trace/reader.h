@@ -34,7 +34,7 @@ struct About {
   std::optional<Bytes> capacity;  // of the recorded card
   // False: the run had no limit, and `capacity` is what it should have fitted into.
   bool is_within_capacity = true;
-  std::string torch;              // the PyTorch whose allocator is recorded: "2.15"; "" if unknown
+  std::string torch;  // the PyTorch whose allocator is recorded: "2.15"; "" if unknown
   bool times_are_known = false;
   // What ran, as names and values for a person: ("model", "gpt2"), ("batch", "4").
   std::vector<std::pair<std::string, std::string>> facts = {};

@@ -124,11 +124,11 @@ struct Report {
   // Of these, the values read one at a time (`.item()`, `if`): a real run may take another branch.
   std::uint64_t decided_by_unknown = 0;
   std::vector<Assumption> assumptions = {};
-  double took_s = 0;                   // the steps, without making the model
+  double took_s = 0;  // the steps, without making the model
   // Of the trace, and not in JSON: the card's name, and what it has for a program; empty: no limit.
   std::string card = {};
   std::optional<Bytes> room = {};
-  bool is_within_room = true;  // false: the events are those of a run without a limit
+  bool is_within_room = true;          // false: the events are those of a run without a limit
   std::shared_ptr<const Trace> trace;  // null: not kept, or run in a child process
 
   [[nodiscard]] bool fits() const { return !out_of_memory; }

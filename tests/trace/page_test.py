@@ -203,6 +203,7 @@ class PageTest(BrowserTest):
         ticks = "[...document.querySelectorAll('.y')].map(axis => axis.textContent)"
         first, second = self.run_in(ticks)
         self.assertEqual(first, second)
+        self.run_in("document.querySelector('.timeline').scrollIntoView({block: 'center'})")
         left, top, width, height = self.plot()
         whole = [self.window(0), self.window(1)]
         self.browser.wheel(left + width / 2, top + height * 0.8, -900)

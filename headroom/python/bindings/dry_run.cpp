@@ -123,17 +123,18 @@ void add_dry_run(py::module_& module) {
            [](const Report& report, std::size_t modules, std::size_t tensors) {
              return dryrun::describe(report, {.modules = modules, .tensors = tensors});
            })
-      .def("write_trace",
-           [](Report report, const std::string& path, const Facts& facts,
-              const std::optional<std::pair<std::string, std::int64_t>>& limit) {
-             if (limit) {  // of a run without one
-               report.card = limit->first;
-               report.room = Bytes{limit->second};
-               report.is_within_room = false;
-             }
-             trace::write_trace(report, path, {.facts = facts});
-           },
-           py::arg("path"), py::arg("facts"), py::arg("limit") = py::none())
+      .def(
+          "write_trace",
+          [](Report report, const std::string& path, const Facts& facts,
+             const std::optional<std::pair<std::string, std::int64_t>>& limit) {
+            if (limit) {  // of a run without one
+              report.card = limit->first;
+              report.room = Bytes{limit->second};
+              report.is_within_room = false;
+            }
+            trace::write_trace(report, path, {.facts = facts});
+          },
+          py::arg("path"), py::arg("facts"), py::arg("limit") = py::none())
       .def("page",
            [](const Report& report, const std::string& title, std::vector<std::string> notes,
               const Facts& facts, std::int64_t most_bytes) {
