@@ -12,7 +12,7 @@ KINDS = ("alloc free_requested free_completed segment_alloc segment_free segment
          "mark record_stream complete_events empty_cache reset_peaks settings begin_pool end_pool "
          "release_pool").split()
 CATEGORIES = "unknown parameter buffer input gradient optimizer activation temporary workspace".split()
-PHASES = "unknown init forward backward optimizer evaluation".split()
+PHASES = "unknown init forward backward optimizer evaluation data".split()
 COLUMNS = [None, "kind", "time_ns", "address", "bytes", "stream", "step", "module", "operation", "device",
            "category", "phase"]
 DIFFERENCES = {"time_ns", "address", "step"}

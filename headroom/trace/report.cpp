@@ -174,6 +174,7 @@ std::unique_ptr<Reader> read_trace(const Report& report, About about) {
     throw UsageError(
         expectation("trace", "a report with its events", "one without", "Options::keep_trace"));
   about.format = Format::headroom;
+  about.settings = report.allocator;
   if (!report.card.empty()) about.facts.emplace_back("card", report.card);
   if (!about.capacity) {
     about.capacity = report.room;

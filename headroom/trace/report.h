@@ -125,7 +125,9 @@ struct Report {
   std::uint64_t decided_by_unknown = 0;
   std::vector<Assumption> assumptions = {};
   double took_s = 0;  // the steps, without making the model
-  // Of the trace, and not in JSON: the card's name, and what it has for a program; empty: no limit.
+  // Of the trace, and not in JSON: the allocator's settings, as PYTORCH_CUDA_ALLOC_CONF; the card's
+  // name, and what it has for a program (empty: no limit).
+  std::string allocator = {};
   std::string card = {};
   std::optional<Bytes> room = {};
   bool is_within_room = true;          // false: the events are those of a run without a limit

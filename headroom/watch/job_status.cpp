@@ -132,6 +132,10 @@ bool differs_in_more_than_progress(const JobStatus& a, const JobStatus& b) {
          a.micro_batch != b.micro_batch || a.ooms_survived != b.ooms_survived;
 }
 
+bool is_at_its_end(const JobStatus& job) {
+  return job.step && job.step == job.steps;
+}
+
 // JSON has no NaN, and a reader needs no infinite loss to see that a run went wrong.
 std::optional<double> finite(std::optional<double> value) {
   return value && std::isfinite(*value) ? value : std::nullopt;
@@ -171,7 +175,9 @@ JobStatusPublisher::~JobStatusPublisher() {
 void JobStatusPublisher::publish(JobStatus status, Clock::time_point now) noexcept {
   constexpr Seconds kSeldom{1.0};
   const bool is_soon = written_ && now - *written_ < kSeldom;
-  if (::getpid() != self_.pid || (is_soon && !differs_in_more_than_progress(status, last_))) return;
+  const bool is_news = differs_in_more_than_progress(status, last_) ||
+                       (is_at_its_end(status) && !is_at_its_end(last_));
+  if (::getpid() != self_.pid || (is_soon && !is_news)) return;
   try {
     status.pid = self_.pid;
     status.start_ticks = self_.start_ticks;

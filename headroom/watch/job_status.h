@@ -52,7 +52,8 @@ class JobStatusPublisher {
   JobStatusPublisher& operator=(const JobStatusPublisher&) = delete;
 
   // Writes the file if the last write is a second old, or if this status differs from the last
-  // written one in more than its progress: in its plan, its cards or the OOMs that it survived.
+  // written one in more than its progress: in its plan, its cards or the OOMs that it survived, or
+  // by the last step.
   // Fills in the process and the time. A forked child publishes nothing.
   void publish(JobStatus status, Clock::time_point now = Clock::now()) noexcept;
 

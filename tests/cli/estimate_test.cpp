@@ -167,6 +167,27 @@ TEST(EstimateCommand, ThePageOfARunThatDoesNotFitKnowsTheCard) {
             document.at("peak").at("allocated_bytes"));
 }
 
+// Other settings lay out segments in another way; the trace and the page replay with those of the
+// run.
+TEST(EstimateCommand, TheTraceKnowsTheAllocatorsSettings) {
+  const WithEngine world;
+  const std::string page = world.path("a.html"), trace = world.path("a.hrtrace");
+  const Json peak = estimate({"gpt2", "--batch", "4", "--allocator", "expandable_segments:True",
+                              "--html", page, "--trace", trace, "--json"},
+                             world)
+                        .json()
+                        .at("peak");
+  const std::string text = read_input(page);
+  for (const char* figure : {"allocated_bytes", "reserved_bytes"}) {
+    EXPECT_NE(text.find("\"" + std::string(figure) + "\":" + peak.at(figure).dump()),
+              std::string::npos)
+        << figure;
+  }
+  const Json replayed = world.headroom({"trace", "replay", trace, "--json"}).json();
+  EXPECT_EQ(replayed.at("allocated").at("peak"), peak.at("allocated_bytes"));
+  EXPECT_EQ(replayed.at("reserved").at("peak"), peak.at("reserved_bytes"));
+}
+
 TEST(EstimateCommand, LooksAtItsOutputsBeforeTheRun) {
   const WithEngine world;
   const std::string page = world.path("step.html");

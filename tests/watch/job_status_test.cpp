@@ -95,6 +95,15 @@ TEST_F(JobStatuses, AreWrittenOnceASecond) {
   EXPECT_EQ(job_statuses(folder()).at(0).step, 3);
 }
 
+TEST_F(JobStatuses, TheLastStepIsWrittenAtOnce) {
+  JobStatusPublisher publisher(folder());
+  publisher.publish({.step = 1, .steps = 3}, begin_);
+  publisher.publish({.step = 2, .steps = 3}, begin_ + std::chrono::milliseconds(10));
+  EXPECT_EQ(job_statuses(folder()).at(0).step, 1);
+  publisher.publish({.step = 3, .steps = 3}, begin_ + std::chrono::milliseconds(20));
+  EXPECT_EQ(job_statuses(folder()).at(0).step, 3);
+}
+
 TEST_F(JobStatuses, OfStepsThatTakeLongerThanASecondAreAllWritten) {
   JobStatusPublisher publisher(folder());
   for (int step = 1; step <= 4; ++step) {

@@ -350,7 +350,9 @@ trace::Report Ledger::settle(const Options& options) {
   for (const auto& [place, count] : assumptions_)
     report.assumptions.push_back({place.first, place.second, count});
   if (options.keep_trace) report.trace = trace_;
-  if (const sim::CardOptions& card = card_.options(); card.capacity < allocator::kUnlimited) {
+  const sim::CardOptions& card = card_.options();
+  report.allocator = allocator::to_string(card.settings);
+  if (card.capacity < allocator::kUnlimited) {
     report.card = card.name;
     report.room = card.capacity - card.context;
   }

@@ -5,7 +5,9 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "headroom/allocator/settings.h"
 #include "headroom/base/error.h"
+#include "headroom/base/file.h"
 #include "headroom/cli/core/output_files.h"
 #include "headroom/cli/engine/request.h"
 #include "headroom/memory/memory_statistics.h"
@@ -34,7 +36,8 @@ Facts facts_of(const config::Resolved& config) {
 
 }  // namespace
 
-TrainingRecord::TrainingRecord(const Json& request, const TrainingMachine& machine) {
+TrainingRecord::TrainingRecord(const Json& request, const TrainingMachine& machine)
+    : device_(machine.own) {
   trace_ = text_or_none(request.at("trace"));
   snapshot_ = text_or_none(request.at("snapshot"));
   html_ = text_or_none(request.at("html"));
@@ -45,10 +48,14 @@ TrainingRecord::TrainingRecord(const Json& request, const TrainingMachine& machi
   about_.facts = facts_of(config);
   if (machine.box()) {
     const sim::CardOptions& card = machine.box()->card(machine.own.index()).options();
+    about_.settings = allocator::to_string(card.settings);
     about_.facts.emplace_back("card", card.name);
     about_.capacity = card.capacity - card.context;
-  } else if (!machine.own.is_cpu()) {
-    about_.capacity = memory::get_gpu_memory_stats(machine.own).total;
+  } else if (machine.own.is_cuda()) {
+    about_.settings =
+        allocator::to_string(allocator::effective_settings([](const std::string& name) {
+                               return environment(name.c_str());
+                             }).settings);
   }
   const auto injected = request.at("inject").get<std::vector<std::string>>();
   if (!injected.empty() && !machine.box())
@@ -106,6 +113,7 @@ std::vector<trace::Event> TrainingRecord::events() const {
 void TrainingRecord::write(const std::vector<std::string>& notes) {
   if (!history_) return;
   history_.reset();
+  if (device_.is_cuda()) about_.capacity = memory::get_gpu_memory_stats(device_).total;
   const std::vector<trace::Event> all = events();
   const auto read = [&] { return trace::read_events(all, recorder_->names(), about_); };
   if (!trace_.empty()) {

@@ -36,6 +36,7 @@ class TrainingRecord {
   void write(const std::vector<std::string>& notes);
 
  private:
+  c10::Device device_;
   std::string trace_, snapshot_, html_, title_;
   trace::About about_;
   sim::Lift lift_;
