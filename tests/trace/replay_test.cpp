@@ -242,6 +242,18 @@ TEST(Replay, ShowsAFollowerEachEventAndItsAllocatorEvents) {
   EXPECT_EQ(notes.text, "(0 alloc segment block 30)(1 mark 30)");
 }
 
+// Two steps of `headroom train model=full model.config=gpt2 weights=random dataset=synthetic
+// seq=512 batch_size=4 bf16=true`, recorded on an NVIDIA H200 with expandable segments; the peaks
+// are those that its allocator told.
+TEST(Replay, OfARealTrainingHasThePeaksOfItsCard) {
+  const auto trace =
+      open_trace(std::string(HEADROOM_SOURCE_DIR) + "/tests/trace/recorded/gpt2_h200.hrtrace");
+  const CardReplay card = replay(*trace, {.setup = {.settings = "expandable_segments:True"}}).card;
+  EXPECT_EQ(card.statistics.requested_bytes.all.peak, 4'679'431'472);
+  EXPECT_EQ(card.statistics.allocated_bytes.all.peak, 4'679'521'792);
+  EXPECT_EQ(card.statistics.reserved_bytes.all.peak, 5'018'484'736);
+}
+
 TEST(Replay, EndsWhenItIsCancelled) {
   const auto trace = trace_of({alloc(1, 30_MiB)});
   std::stop_source stop;
