@@ -223,7 +223,9 @@ TEST(TrainCommand, ADryRunTrainsNothing) {
 
 TEST(TrainCommand, AnEvaluationTrainsNothing) {
   const TrainingWorld world;
-  const Outcome before = world.train(world.on_tokens("out", {"--eval-only"}));
+  const std::string page = world.path("run.html");
+  const Outcome before = world.train(world.on_tokens("out", {"--eval-only", "--html", page}));
+  EXPECT_TRUE(fs::exists(page));
   ASSERT_EQ(before.exit_code, 0) << before.err;
   EXPECT_FALSE(fs::exists(world.path("out")));
   const Outcome trained = world.train(world.on_tokens("out", {"steps=20"}));

@@ -250,6 +250,8 @@ ExitCode Run::evaluate() {
     throw InputError("resume",
                      "expected a checkpoint in " + config_.text("out") + ", received none");
   const train::Evaluated result = trainer_->evaluate();
+  watching_.know(job_);
+  watching_.write(notes_);
   if (is_json_)
     print(to_line({{"schema", 1},
                    {"val_loss", result.loss},
