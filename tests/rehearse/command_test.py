@@ -262,8 +262,8 @@ class Command(unittest.TestCase):
     def test_the_script_is_not_written_over(self):
         before = TRAIN
         (self.folder / "train.py").write_text(before)
-        for option in ("--trace", "--html", "--snapshot"):
-            done = subprocess.run([programs.HEADROOM, "rehearse", "--gpus", "H100", option, "train.py", "--",
+        for option, dashes in (("--trace", ["--"]), ("--html", ["--"]), ("--snapshot", ["--"]), ("--html", [])):
+            done = subprocess.run([programs.HEADROOM, "rehearse", "--gpus", "H100", option, "train.py", *dashes,
                                    sys.executable, "train.py"], capture_output=True, text=True, cwd=self.folder,
                                   env=programs.environment(), check=False)
             self.assertEqual(done.returncode, 64, done.stderr)

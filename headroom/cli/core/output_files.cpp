@@ -37,7 +37,7 @@ void check_outputs(std::string_view where, const std::vector<std::string>& files
       if (are_one_file(file, other))
         throw UsageError(expectation(where, "another file for each output", file + " twice"));
     for (const std::string& other : read)
-      if (are_one_file(file, other))
+      if (!other.empty() && are_one_file(file, other))
         throw UsageError(
             expectation(where, "a file to write that the command does not read", file));
     before.push_back(file);

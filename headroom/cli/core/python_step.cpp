@@ -77,6 +77,10 @@ bool is_python_step(const std::string& model) {
   return colon != std::string::npos && colon > 0 && model.size() > colon + 4;
 }
 
+std::vector<std::string> files_of(const std::string& model) {
+  return {model, model.substr(0, model.rfind(':'))};
+}
+
 Json python_request(const ModelRequest& request, const std::vector<std::string>& known) {
   const std::vector<std::string> given = request.settings.given();
   const auto is_in = [](const std::vector<std::string>& names, const std::string& name) {

@@ -17,6 +17,9 @@ namespace headroom::cli {
 // Python side reports the missing function.
 [[nodiscard]] bool is_python_step(const std::string& model);
 
+// The files that the name of a model may mean: itself, and "train.py" of "train.py:make_step".
+[[nodiscard]] std::vector<std::string> files_of(const std::string& model);
+
 // The request to the Python side: the function, the cards and the options. `known` lists the model
 // settings that the command accepts: "--batch" is an argument of the function, "--mode" selects
 // training or inference. Throws UsageError for others (--dtype): there the function decides.

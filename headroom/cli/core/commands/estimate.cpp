@@ -71,7 +71,8 @@ ExitCode run_by_formula(const EstimateOptions& options, const ResolvedRequest& r
 }
 
 ExitCode run_estimate(const EstimateOptions& options) {
-  check_outputs("estimate", {options.trace.value_or(""), options.html.value_or("")});
+  check_outputs("estimate", {options.trace.value_or(""), options.html.value_or("")},
+                files_of(options.request.model));
   if (is_python_step(options.request.model)) estimate_python(options);
   const ResolvedRequest resolved(options.request);
   if (by_formula(options, resolved)) return run_by_formula(options, resolved);

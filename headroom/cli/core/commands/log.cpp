@@ -195,12 +195,9 @@ void add_log(Registry& registry) {
       ->add_option("--listen", options->listen,
                    "Serve /metrics for Prometheus and /healthz at [ADDRESS]:PORT (without "
                    "address: on loopback; port 0: any), and write no samples without --out")
-      ->check(CLI::Validator(
-          [](const std::string& text) {
-            return text.empty() ? std::string("expected an address such as :9400, received none")
-                                : std::string();
-          },
-          {}));
+      ->check([](const std::string& text) {
+        return std::string(text.empty() ? "expected an address such as :9400, received none" : "");
+      });
   command
       ->add_option("--rotate", options->rotate,
                    "Start a new file at this size (FILE.1, FILE.2, ...); 0: never")

@@ -45,7 +45,7 @@ Json with_view(Json request, const ProfileOptions& options) {
 }
 
 ExitCode run_profile(const ProfileOptions& options) {
-  check_outputs("profile", {options.trace.value_or("")});
+  check_outputs("profile", {options.trace.value_or("")}, files_of(options.request.model));
   if (is_python_step(options.request.model)) profile_python(options);
   const ResolvedRequest resolved(options.request);
   if (const auto lacking = cannot_run(resolved.settings); !lacking.empty())

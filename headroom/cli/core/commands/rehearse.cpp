@@ -54,8 +54,9 @@ std::vector<gpu::SimulatedCard> cards_for(const RehearseOptions& options) {
 
 // Before the rehearsal, whose answer would be lost.
 RehearsalOrders orders_from(const RehearseOptions& options) {
-  check_outputs("rehearse", {options.trace, options.snapshot, options.html},
-                *options.behind_dashes);
+  const std::vector<std::string> command =
+      command_behind(*options.app, *options.behind_dashes, "headroom rehearse -- python train.py");
+  check_outputs("rehearse", {options.trace, options.snapshot, options.html}, command);
   if (options.keep_writes && options.mode != "compute")
     throw UsageError(
         expectation("--keep-writes", "--mode compute, in which tensors have values", options.mode));
@@ -71,8 +72,7 @@ RehearsalOrders orders_from(const RehearseOptions& options) {
                                  "one share beside --fit, --trace, --snapshot and --html", "two"));
   if (options.ranks && options.all_ranks)
     throw UsageError(expectation("rehearse", "--ranks or --all-ranks", "both"));
-  return {.command = command_behind(*options.app, *options.behind_dashes,
-                                    "headroom rehearse -- python train.py"),
+  return {.command = command,
           .cards = cards_for(options),
           .mode = options.mode,
           .rules = options.rules,

@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <filesystem>
 
 #include "headroom/base/error.h"
 #include "headroom/base/text.h"

@@ -123,7 +123,7 @@ void choose_dataset(config::Resolved& config) {
 void check_places(const TrainOptions& options, const config::Resolved& config) {
   const std::vector<std::string> files{options.trace.value_or(""), options.snapshot.value_or(""),
                                        options.html.value_or("")};
-  check_outputs("train", files);
+  check_outputs("train", files, {options.file.value_or("")});
   if (options.dry_run &&
       std::any_of(files.begin(), files.end(), [](const auto& file) { return !file.empty(); }))
     throw UsageError(expectation("--dry-run", "a run that trains, for --trace, --snapshot, --html",
