@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 
 #include <fstream>
-#include <map>
 #include <numeric>
 #include <sstream>
 

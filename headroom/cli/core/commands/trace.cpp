@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-
 #include "headroom/base/error.h"
 #include "headroom/base/text.h"
 #include "headroom/gpu/catalogue.h"
