@@ -152,8 +152,8 @@ std::vector<Key> batch_keys() {
                      "Rows of one forward pass. When they do not fit, the step runs in smaller "
                      "parts with the same result.")),
       flag("auto_batch_size", true, "Choose the parts before the first step, by dry run."),
-      computed(count("min_batch_size", {}, 1, "Rows of the smallest part."), usual_min_batch_size,
-               "4, or batch_size if that is less"),
+      computed(count("min_batch_size", {}, 1, "Rows that the parts of a batch have at least."),
+               usual_min_batch_size, "4, or batch_size if that is less"),
       count("gradient_accumulation_steps", "1", 1, "Batches of one optimizer step."),
       count("eval_batch_size", {}, 1,
             "Rows of one forward pass in evaluations. Default: batch_size."),
@@ -211,6 +211,11 @@ std::vector<Key> memory_keys() {
       choice("offload", {"none", "activations"}, "What is kept in host memory during a step."),
       share(Kind::share_or_bytes, "budget", "0.7",
             "What parameters, gradients and optimizer states may take of a card: 0.7, 70%, 20GiB."),
+      {.name = "margin",
+       .kind = Kind::share_or_bytes,
+       .effect = "What a plan leaves free of the card, if it can: 1GiB, 0.1, 10%. Default: 512MiB "
+                 "or 5%, whichever is more.",
+       .most = 1},
       count("max_retries", "3", 0, "Tries of one step with other plans, when memory runs out."),
       text("alloc_conf", "", "Settings of the allocator, as in PYTORCH_ALLOC_CONF."),
       flag("clear_memory_on_start", true, "Give cached memory back before the first step."),

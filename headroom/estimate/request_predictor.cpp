@@ -204,4 +204,12 @@ std::optional<Bytes> RequestPredictor::needed(std::int64_t size,
   return along_a_line(size, card);
 }
 
+std::optional<CardBounds> RequestPredictor::bounds(std::int64_t size,
+                                                   const CachingAllocator& card) const {
+  if (!knows(size)) return {};
+  if (const auto requests = requests_of(size, card)) return card_bounds(*requests, card);
+  const Bytes line = along_a_line(size, card);
+  return CardBounds{line, line};
+}
+
 }  // namespace headroom::estimate

@@ -29,15 +29,18 @@ class RequestPredictor {
   // A complete run, on a card that refused no request.
   void learn(std::int64_t size, Requests requests);
 
-  // The next three: nothing if fewer than two runs are known, unless one is of this size.
+  // The next four: nothing if fewer than two runs are known, unless one is of this size.
   [[nodiscard]] std::optional<bool> fits(std::int64_t size,
                                          const allocator::CachingAllocator& card) const;
   // For a run on an unlimited card with the allocator settings of `card`.
   [[nodiscard]] std::optional<Bytes> peak_reserved(std::int64_t size,
                                                    const allocator::CachingAllocator& card) const;
-  // The smallest card that serves such a run, within 2 MiB.
+  // The smallest card that serves such a run, in steps of 2 MiB; and bounds of it, which cost only
+  // one replay.
   [[nodiscard]] std::optional<Bytes> needed(std::int64_t size,
                                             const allocator::CachingAllocator& card) const;
+  [[nodiscard]] std::optional<CardBounds> bounds(std::int64_t size,
+                                                 const allocator::CachingAllocator& card) const;
 
  private:
   struct Known {

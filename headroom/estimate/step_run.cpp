@@ -160,20 +160,28 @@ bool is_served(const Requests& requests, CachingAllocator card) {
                      [&](const Operation& operation) { return player.play(operation); });
 }
 
+CardBounds card_bounds(const Requests& requests, const CachingAllocator& card) {
+  allocator::Player player(with_capacity(card, allocator::kUnlimited));
+  player.play(requests);
+  const allocator::Statistics& statistics = std::as_const(player).card().statistics();
+  return {Bytes{statistics.allocated_bytes.all.peak}, Bytes{statistics.reserved_bytes.all.peak}};
+}
+
 Bytes peak_reserved(const Requests& requests, CachingAllocator card) {
   allocator::Player player(std::move(card));
   player.play(requests);
   return Bytes{std::as_const(player).card().statistics().reserved_bytes.all.peak};
 }
 
+// The allocator reserves segments in steps of 2 MiB, so no size between two of them matters.
 Bytes smallest_card(const Requests& requests, const CachingAllocator& card) {
-  // The allocator reserves segments in steps of 2 MiB.
   constexpr std::int64_t kStep = std::int64_t{2} << 20;
-  Bytes enough = peak_reserved(requests, with_capacity(card, allocator::kUnlimited));
+  const auto [at_least, at_most] = card_bounds(requests, card);
+  Bytes enough = at_most, too_little{(at_least.count - 1) / kStep * kStep};
   if (!is_served(requests, with_capacity(card, enough))) return enough;
-  Bytes too_little{0};
   while ((enough - too_little).count > kStep) {
-    const Bytes middle = (enough + too_little) / 2;
+    const Bytes middle{
+        std::max(too_little.count / kStep + 1, (enough + too_little).count / 2 / kStep) * kStep};
     (is_served(requests, with_capacity(card, middle)) ? enough : too_little) = middle;
   }
   return enough;

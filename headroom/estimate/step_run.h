@@ -65,7 +65,13 @@ struct Growth {
 // Since the last reset of the peaks, as in StepRun. Continues after a refused request, so the card
 // must be unlimited to give a useful figure.
 [[nodiscard]] Bytes peak_reserved(const Requests& requests, allocator::CachingAllocator card);
-// The smallest card with the settings of `card` that serves them, within 2 MiB.
+// Between these lies the smallest card that serves them: what one replay tells.
+struct CardBounds {
+  Bytes at_least, at_most;  // the peaks of what is allocated and of what is reserved
+};
+[[nodiscard]] CardBounds card_bounds(const Requests& requests,
+                                     const allocator::CachingAllocator& card);
+// The smallest card with the settings of `card` that serves them, in steps of 2 MiB.
 [[nodiscard]] Bytes smallest_card(const Requests& requests,
                                   const allocator::CachingAllocator& card);
 

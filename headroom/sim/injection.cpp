@@ -213,6 +213,14 @@ Injector any_of(std::vector<Injector> injectors) {
   };
 }
 
+Injector noted(Injector injector, Happened happened) {
+  return [injector = std::move(injector), happened = std::move(happened)](const Request& request) {
+    const Disturbance one = injector(request);
+    if (one.refuse || one.neighbour_share) happened.now();
+    return one;
+  };
+}
+
 Injector parse_injection(std::string_view text, Lift lift) {
   if (const auto injector = read_injection(trim(text), lift)) return *injector;
   refuse(text);

@@ -70,6 +70,17 @@ struct NeighbourChange {
 // Asks all of them; a request is refused if one refuses it.
 [[nodiscard]] Injector any_of(std::vector<Injector> injectors);
 
+// Whether an injector has refused a request, or let a neighbour in. Copies are the same note.
+class Happened {
+ public:
+  void now() const { happened_->store(true); }
+  [[nodiscard]] bool at_all() const { return happened_->load(); }
+
+ private:
+  std::shared_ptr<std::atomic<bool>> happened_ = std::make_shared<std::atomic<bool>>(false);
+};
+[[nodiscard]] Injector noted(Injector injector, Happened happened);
+
 // "oom@K", "oom@K:lasting", "oom@K:every=N", "oom@step=S", "oom@step=S:phase=backward",
 // "neighbour@step=S:30%". Refuses the first request of a step (or of its phase); a neighbour comes
 // with the step and stays. Throws UsageError.

@@ -121,6 +121,7 @@ Json about_json(const Timeline& timeline, const PageOptions& options) {
             {"categories", categories()},
             {"ooms", refusals_json(timeline)},
             {"ooms_count", timeline.refusals.size()},
+            {"survived", options.survived},
             {"facts", timeline.about.facts},
             {"notes", options.notes}};
   json.update(runs_json(timeline));

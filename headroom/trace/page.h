@@ -24,6 +24,7 @@ struct PageOptions {
   std::string title;
   // Sentences under the title.
   std::vector<std::string> notes = {};
+  bool survived = false;        // refused requests did not end the program
   Bytes most_bytes{4'800'000};  // of the page
 };
 

@@ -65,9 +65,17 @@ Evaluation::Evaluation(torch::nn::Module& module, Objective objective, Evaluatio
 Evaluated Evaluation::run(const Batches& batches, std::int64_t step) {
   const EvaluationMode mode(module_);
   const at::NoGradGuard no_grad;
+  const std::string begin = batches.position ? batches.position() : "";
   Sums all;
   for (std::int64_t i = 0; i < batches.per_epoch; ++i) {
+    const std::int64_t before = options_.micro_batch;
     const Sums one = measured(batches.next(), step);
+    if (i > 0 && options_.micro_batch != before && batches.position && batches.go_to) {
+      batches.go_to(begin);
+      all = {};
+      i = -1;
+      continue;
+    }
     all.loss += one.loss;
     all.terms += one.terms;
     all.right += one.right;
@@ -77,6 +85,11 @@ Evaluated Evaluation::run(const Batches& batches, std::int64_t step) {
   Evaluated result{.loss = all.loss / std::max(all.terms, 1.0), .accuracy = {}, .rows = all.rows};
   if (all.counts_right && all.rows > 0) result.accuracy = all.right / static_cast<double>(all.rows);
   return result;
+}
+
+void Evaluation::set_micro_batch(std::int64_t rows) {
+  const bool has_failed = most_ != 0 && (rows == 0 || rows > most_);
+  options_.micro_batch = has_failed ? most_ : rows;
 }
 
 void Evaluation::tell(Event event, std::int64_t from, std::int64_t to) const {
@@ -116,7 +129,7 @@ Evaluation::Sums Evaluation::measured(const Tensors& batch, std::int64_t step) {
       continue;
     }
     if (now == 1) std::rethrow_exception(failed);
-    options_.micro_batch = now / 2;
+    most_ = options_.micro_batch = now / 2;
     tell({.kind = Event::Kind::shrink, .step = step}, now, options_.micro_batch);
   }
 }

@@ -5,6 +5,8 @@
 //   Evaluation evaluation(*net, objective, {.micro_batch = 64});
 //   const Evaluated result = evaluation.run(batches);
 //   say(result.loss);
+// If the parts get smaller on the way, the evaluation begins again: all of its batches are measured
+// alike, and equal parts give equal losses.
 //
 // The module is in evaluation mode meanwhile; its values and the random numbers of training stay as
 // they are after each failure. Losses are means over all terms of all batches (objective.h), so
@@ -49,6 +51,8 @@ class Evaluation {
   // Throws what fails; an out-of-memory only if a single row does not fit.
   [[nodiscard]] Evaluated run(const Batches& batches, std::int64_t step = 0);
   [[nodiscard]] std::int64_t micro_batch() const { return options_.micro_batch; }
+  // From the next run on; less where a larger one has failed.
+  void set_micro_batch(std::int64_t rows);
 
  private:
   struct Sums {
@@ -63,6 +67,7 @@ class Evaluation {
   torch::nn::Module& module_;
   Objective objective_;
   EvaluationOptions options_;
+  std::int64_t most_ = 0;  // rows, after larger parts have failed; 0: none have
 };
 
 }  // namespace headroom::train

@@ -79,9 +79,9 @@ std::string to_string(const Event& event) {
     return words;
   }
   words += what_happened(event.kind);
-  return event.from == event.to
-             ? words + ": " + to_string(event.to)
-             : words + ": " + to_string(event.from) + " -> " + to_string(event.to);
+  words += ": " + (event.from == event.to ? "" : to_string(event.from) + " -> ");
+  words += to_string(event.to);
+  return event.why.empty() ? words : words + ", because the first failed: " + event.why;
 }
 
 Json to_json(const Event& event) {
@@ -95,7 +95,8 @@ Json to_json(const Event& event) {
           {"micro_batch_from", event.from.micro_batch},
           {"micro_batch_to", event.to.micro_batch},
           {"from", to_json(event.from)},
-          {"to", to_json(event.to)}};
+          {"to", to_json(event.to)},
+          {"why", event.why.empty() ? Json() : Json(event.why)}};
 }
 
 }  // namespace headroom::train

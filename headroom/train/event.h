@@ -31,6 +31,7 @@ struct Event {
   bool spurious = false;  // of an oom: the same plan succeeded when it was run again
   std::optional<Bytes> asked, free, cached, neighbours;
   Plan from, to;
+  std::string why = {};  // of a plan that failed otherwise than of memory: what it said
 };
 
 [[nodiscard]] const char* to_string(Event::Kind kind);

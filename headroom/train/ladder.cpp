@@ -23,14 +23,17 @@ Bytes Room::of(Bytes card) const {
   return std::max(least, Bytes{std::llround(share * static_cast<double>(card.count))});
 }
 
-Ladder::Ladder(const LadderOptions& options, const Prices* prices)
-    : options_(options), prices_(prices) {
+Ladder::Ladder(const LadderOptions& options, const Prices* prices) : options_(options) {
   if (options.min_micro_batch < 1)
     throw UsageError(expectation("Ladder", "a least micro-batch of 1 or more",
                                  std::to_string(options.min_micro_batch), "1"));
+  if (options.fewest_rows < 1)
+    throw UsageError(
+        expectation("Ladder", "1 row or more", std::to_string(options.fewest_rows), "1"));
   if (options.max_retries < 0)
     throw UsageError(
         expectation("Ladder", "0 retries or more", std::to_string(options.max_retries), "3"));
+  set_prices(prices);
 }
 
 bool Ladder::was_tried(const Plan& plan) const {
@@ -64,11 +67,15 @@ std::optional<Ladder::Move> Ladder::cheapest(const Failure& failure) const {
   using Rung = std::optional<Plan> (*)(const rungs::Situation&);
   constexpr std::pair<Rung, Event::Kind> kRungs[] = {{rungs::allocator, Event::Kind::allocator},
                                                      {rungs::micro_batch, Event::Kind::shrink},
-                                                     {rungs::technique, Event::Kind::technique},
-                                                     {rungs::device, Event::Kind::device}};
-  const rungs::Situation now{failure, options_, prices_, true};
-  for (const auto& [rung, kind] : kRungs)
-    if (const auto plan = rung(now); plan && !was_tried(*plan)) return Move{kind, *plan};
+                                                     {rungs::technique, Event::Kind::technique}};
+  rungs::Situation now{failure, options_, prices_, true};
+  for (now.leaves_room = true;; now.leaves_room = false) {
+    for (const auto& [rung, kind] : kRungs)
+      if (const auto plan = rung(now); plan && !was_tried(*plan)) return Move{kind, *plan};
+    if (!now.leaves_room) break;
+  }
+  if (const auto plan = rungs::device(now); plan && !was_tried(*plan))
+    return Move{Event::Kind::device, *plan};
   return heaviest(failure);
 }
 
@@ -77,8 +84,8 @@ std::optional<Ladder::Move> Ladder::heaviest(const Failure& failure) const {
   Failure last = failure;
   Plan& plan = last.plan;
   while (const auto next = rungs::with_next_technique(plan, options_)) plan = *next;
-  if (largest_part(plan, failure.work.rows) > options_.min_micro_batch)
-    plan.micro_batch = options_.min_micro_batch;
+  const std::int64_t least = micro_batch_of(1, failure.work);
+  if (largest_part(plan, failure.work.rows) > least) plan.micro_batch = least;
   if (!failure.plan.offload && !rungs::host_has_room(plan, failure.work, options_, prices_))
     plan.offload = false;
   const rungs::Situation now{last, options_, prices_, true};
@@ -91,18 +98,59 @@ std::optional<Ladder::Move> Ladder::heaviest(const Failure& failure) const {
   return Move{same_form ? Event::Kind::shrink : Event::Kind::technique, plan};
 }
 
+std::optional<Ladder::Move> Ladder::larger_than(const Plan& failed, const Work& work) {
+  tried_.push_back(failed);
+  const std::int64_t part = largest_part(failed, work.rows);
+  if (part == work.rows) return {};
+  Plan larger = failed;
+  larger.micro_batch = std::min(2 * part, work.rows);
+  larger.micro_batch = largest_part(larger, work.rows);
+  if (was_tried(larger)) return {};
+  return Move{Event::Kind::grow, larger};
+}
+
 std::optional<Plan> Ladder::fastest(const Plan& wish, const Work& work, Bytes card) const {
+  const auto with_room = fastest_on(wish, work, card - options_.room.of(card));
+  return with_room ? with_room : fastest_on(wish, work, card);
+}
+
+std::optional<Plan> Ladder::fastest_on(const Plan& wish, const Work& work, Bytes card) const {
   if (prices_ == nullptr) return {};
-  const std::int64_t most = wish.micro_batch == 0 ? work.rows : wish.micro_batch,
-                     least = std::min({options_.min_micro_batch, most, work.rows});
   if (prices_->is_served(wish, work, card).value_or(false)) return wish;
+  const std::int64_t most = largest_part(wish, work.rows);
   for (std::optional<Plan> plan = wish; plan; plan = rungs::with_next_technique(*plan, options_))
-    if (const auto largest = prices_->largest(*plan, least, most, work, card)) {
-      Plan fitting = *plan;
-      fitting.micro_batch = *largest;
-      if (rungs::host_has_room(fitting, work, options_, prices_)) return fitting;
-    }
+    if (const auto fitting = rungs::largest_fitting(*plan, most, work, card, options_, *prices_))
+      return fitting;
   return {};
+}
+
+std::optional<PricedPlan> Ladder::least(const Plan& wish, const Work& work) const {
+  if (prices_ == nullptr) return {};
+  std::optional<PricedPlan> least;
+  for (std::optional<Plan> plan = wish; plan; plan = rungs::with_next_technique(*plan, options_))
+    for (const std::int64_t size : micro_batches(work.rows, rungs::limits_of(options_))) {
+      Plan smaller = *plan;
+      smaller.micro_batch = size;
+      if (least && prices_->is_served(smaller, work, least->needed - Bytes{1}) != true) continue;
+      if (const auto needed = prices_->needed(smaller, work)) least = {smaller, *needed};
+    }
+  return least;
+}
+
+std::int64_t Ladder::micro_batch_of(std::int64_t most, const Work& work) const {
+  const auto sizes = micro_batches(work.rows, rungs::limits_of(options_));
+  const auto found =
+      std::find_if(sizes.begin(), sizes.end(), [&](std::int64_t size) { return size <= most; });
+  return found == sizes.end() ? sizes.back() : *found;
+}
+
+void Ladder::set_prices(const Prices* prices) {
+  prices_ = prices;
+  if (prices != nullptr) set_fewest_rows(prices->fewest_rows());
+}
+
+void Ladder::set_fewest_rows(std::int64_t rows) {
+  options_.fewest_rows = std::max(options_.fewest_rows, rows);
 }
 
 void Ladder::begin_step() {

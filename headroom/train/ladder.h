@@ -9,9 +9,16 @@
 //                 micro-batch that fits then. Offload needs a host with room for them.
 //   device        another card with room, then the CPU, of those that are allowed
 //
+// Where prices are known, the first plan that leaves `room` of the card is taken; if none does, the
+// first that fits at all.
+//
 // A plan that failed for a step is not tried again for it. Running the same plan again is free; of
 // other plans a step has `max_retries`, and the last one is the heaviest that is allowed. If even
 // that fails although the card is known to have enough for it, it runs again, three times.
+//
+// A plan may give a layer too few rows, as batch norm over single values needs two. Dry runs find
+// that before the first step. Without prices such an attempt fails, and larger_than() names the
+// plans to try then; they do not count as retries.
 #pragma once
 
 #include <cstdint>
@@ -42,6 +49,7 @@ struct Elsewhere {
 
 struct LadderOptions {
   std::int64_t min_micro_batch = 1;  // the ladder goes on past it with techniques
+  std::int64_t fewest_rows = 1;      // of any part of a batch; the step learns it by itself
   int max_retries = 3;               // of one step, with another plan
   Room room = {};                    // that a chosen plan leaves
   // Techniques, in the order in which they are added. The step knows which the model has.
@@ -53,12 +61,20 @@ struct LadderOptions {
   std::function<std::vector<Elsewhere>()> elsewhere = {};
 };
 
+// A plan and what it needs of a card.
+struct PricedPlan {
+  Plan plan;
+  Bytes needed;
+};
+
 // An attempt that ran out of memory.
 struct Failure {
   Plan plan;
   Work work;
   std::optional<Bytes> asked, free, cached;  // at the failure
   std::optional<Bytes> card;  // what this process could have now: reserved by it, and free
+  // What a smaller plan of the same step failed of, which was not memory. Empty: none did.
+  std::string otherwise = {};
 };
 
 class Ladder {
@@ -72,24 +88,37 @@ class Ladder {
   };
   // Nothing: no plan is left.
   [[nodiscard]] std::optional<Move> next(const Failure& failure);
+  // After an attempt that failed otherwise than of memory: the plan with about twice the rows in a
+  // part. Nothing: it has failed, too, or there is none.
+  [[nodiscard]] std::optional<Move> larger_than(const Plan& failed, const Work& work);
   // Forgets what was tried: call it before each step.
   void begin_step();
 
-  // The fastest plan that a card of this size serves: `wish`, or it with a smaller micro-batch, or
-  // with techniques. Nothing: none, or prices are not known.
+  // The fastest plan that leaves `room` of a card of this size; if there is none, the fastest that
+  // fits. It is `wish`, or it with a smaller micro-batch, or with techniques. Nothing: none, or
+  // prices are not known.
   [[nodiscard]] std::optional<Plan> fastest(const Plan& wish, const Work& work, Bytes card) const;
+  // The plan that needs the least memory of all that are allowed. Nothing: prices are not known.
+  [[nodiscard]] std::optional<PricedPlan> least(const Plan& wish, const Work& work) const;
+  // An allowed micro-batch of at most so many rows, and the largest; if there is none, the least
+  // that is allowed.
+  [[nodiscard]] std::int64_t micro_batch_of(std::int64_t most, const Work& work) const;
 
-  void set_prices(const Prices* prices) { prices_ = prices; }
+  void set_prices(const Prices* prices);
+  // A part of fewer rows has failed.
+  void set_fewest_rows(std::int64_t rows);
   [[nodiscard]] const LadderOptions& options() const { return options_; }
 
  private:
   [[nodiscard]] std::optional<Move> next_plan(const Failure& failure);
+  [[nodiscard]] std::optional<Plan> fastest_on(const Plan& wish, const Work& work,
+                                               Bytes card) const;
   [[nodiscard]] bool was_tried(const Plan& plan) const;
   [[nodiscard]] std::optional<Move> cheapest(const Failure& failure) const;
   [[nodiscard]] std::optional<Move> heaviest(const Failure& failure) const;
 
   LadderOptions options_;
-  const Prices* prices_;
+  const Prices* prices_ = nullptr;
   std::vector<Plan> tried_;  // in this step, in order
   int changes_ = 0;          // of the plan, in this step
   int last_tries_ = 0;       // of the last plan, although it has failed

@@ -129,6 +129,24 @@ void add_holders(OomReport& report, const std::vector<gpu::HolderReport>& holder
 
 // ---- What would have fitted ----
 
+// The plans that fit, each with the largest micro-batch that does.
+std::vector<PricedPlan> fitting_plans(const Failure& failure, const LadderOptions& limits,
+                                      const Prices& prices, bool leaves_room) {
+  std::vector<PricedPlan> all;
+  const auto card = rungs::card_for_less({failure, limits, &prices, true, leaves_room});
+  if (!card) return all;
+  for (const unsigned techniques : {0U, 1U, 2U, 4U, 3U, 5U, 6U, 7U}) {
+    Plan plan = failure.plan;
+    plan.checkpointing = (techniques & 1U) != 0;
+    plan.fused_loss = (techniques & 2U) != 0;
+    plan.offload = (techniques & 4U) != 0;
+    const auto fitting =
+        rungs::largest_fitting(plan, failure.work.rows, failure.work, *card, limits, prices);
+    if (fitting) all.push_back({*fitting, *prices.needed(*fitting, failure.work)});
+  }
+  return all;
+}
+
 void add_prices(OomReport& report, const OomFacts& facts) {
   const Prices* const prices = facts.prices;
   const Work& work = facts.failure.work;
@@ -136,22 +154,16 @@ void add_prices(OomReport& report, const OomFacts& facts) {
   report.needed = prices->needed(facts.failure.plan, work);
   Failure now = report.failure;
   if (report.offered) now.card = report.offered;
-  const auto card = rungs::card_for_less({now, facts.limits, prices, true});
-  for (const unsigned techniques : {0U, 1U, 2U, 4U, 3U, 5U, 6U, 7U}) {
-    Plan plan = facts.failure.plan;
-    plan.checkpointing = (techniques & 1U) != 0;
-    plan.fused_loss = (techniques & 2U) != 0;
-    plan.offload = (techniques & 4U) != 0;
-    plan.micro_batch = 1;
-    const auto needed = prices->needed(plan, work);
-    if (needed && (!report.least || *needed < report.least->needed)) report.least = {plan, *needed};
-    if (!card || *card <= Bytes{}) continue;
-    if (const auto largest = prices->largest(plan, 1, work.rows, work, *card)) {
-      plan.micro_batch = *largest;
-      plan.micro_batch = largest_part(plan, work.rows);
-      report.would_fit.push_back({plan, prices->needed(plan, work).value_or(*card)});
-    }
-  }
+  LadderOptions any = facts.limits;
+  any.min_micro_batch = 1;
+  any.fewest_rows = prices->fewest_rows();
+  any.host_memory = {};
+  report.would_fit = fitting_plans(now, any, *prices, /*leaves_room=*/true);
+  if (report.would_fit.empty()) report.would_fit = fitting_plans(now, any, *prices, false);
+  any.checkpointing = any.fused_loss = any.offload = true;
+  Plan plain = facts.failure.plan;
+  plain.checkpointing = plain.fused_loss = plain.offload = false;
+  report.least = Ladder(any, prices).least(plain, work);
 }
 
 }  // namespace

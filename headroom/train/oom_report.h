@@ -44,6 +44,19 @@ namespace headroom::train {
 
 class Step;
 
+// How the advice spells what to change: as the fields of the options, unless the reader sets it in
+// another way.
+struct AdviceWords {
+  std::string min_micro_batch = "min_micro_batch=", max_retries = "max_retries=";  // and a number
+  std::string checkpointing = "checkpointing=true", fused_loss = "fused_loss=true",
+              offload = "offload=true";
+  std::string autocast = "bfloat16 for matrix products (autocast)";
+  // In place of the variable of the environment.
+  std::optional<std::string> allocator = {};
+  // Whether the reader wrote the loop, and can change what it holds and how it accumulates.
+  bool is_own_loop = true;
+};
+
 // The facts for a report. All but the device and the failure may be left out.
 struct OomFacts {
   c10::Device device;
@@ -57,6 +70,7 @@ struct OomFacts {
   bool in_a_step = true;  // false: while the model was made, where no batch is to blame
   // Of this card: gpu::explain_holders(). They may name this process, too.
   std::vector<gpu::HolderReport> holders = {};
+  AdviceWords words = {};
 };
 
 // The facts of a step that threw, with the options that it was made with.
@@ -74,10 +88,6 @@ struct OomReport {
     std::string name;  // "exp_avg of head.weight"; "h.0.mlp, aten::mm"; empty: not recorded
     Bytes bytes;       // of its blocks, with the allocator's rounding
     std::int64_t count = 1;
-  };
-  struct PlanPrice {
-    Plan plan;
-    Bytes needed;
   };
   struct Advice {
     std::string text;  // begins with what to do
@@ -98,10 +108,11 @@ struct OomReport {
 
   // What this process can have of the card now, what the failed plan needs, and for each set of
   // techniques that was priced the largest micro-batch that needs less and fits, the fewest
-  // techniques first. `least`: the priced plan that needs the least.
+  // techniques first; those that leave the ladder's room, or all if none does. `least`: the priced
+  // plan that needs the least.
   std::optional<Bytes> offered, needed;
-  std::vector<PlanPrice> would_fit;
-  std::optional<PlanPrice> least;
+  std::vector<PricedPlan> would_fit;
+  std::optional<PricedPlan> least;
 
   // The largest effect first. Without what gives less than a twentieth of the missing memory.
   std::vector<Advice> advice;

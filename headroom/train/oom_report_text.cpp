@@ -64,13 +64,16 @@ std::string plan_lines(const OomReport& report) {
     text += sized_line(needed, to_string(plan) + ", which would fit");
   if (report.least && report.would_fit.empty())
     text += sized_line(report.least->needed, to_string(report.least->plan) + ", the least");
-  if (text.empty()) return text;
+  const std::string& otherwise = report.failure.otherwise;
+  const std::string other =
+      otherwise.empty() ? "" : wrapped("Failed otherwise: " + otherwise, "", "  ", kLineWidth);
+  if (text.empty()) return other;
   const std::string card =
       report.offered ? ", of " + to_string(*report.offered) + " that this card has for it" : "";
-  return "What plans need" + card + ":\n" + text;
+  return "What plans need" + card + ":\n" + text + other;
 }
 
-Json price_json(const OomReport::PlanPrice& price) {
+Json price_json(const PricedPlan& price) {
   return {{"plan", to_json(price.plan)}, {"needed_bytes", price.needed.count}};
 }
 

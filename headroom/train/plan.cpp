@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <vector>
 
 #include "headroom/base/error.h"
 #include "headroom/base/text.h"
@@ -17,6 +16,23 @@ std::int64_t count_of_parts(const Plan& plan, std::int64_t rows) {
 std::int64_t largest_part(const Plan& plan, std::int64_t rows) {
   const std::int64_t count = count_of_parts(plan, rows);
   return (rows + count - 1) / count;
+}
+
+std::int64_t smallest_part(const Plan& plan, std::int64_t rows) {
+  return rows / count_of_parts(plan, rows);
+}
+
+std::vector<std::int64_t> micro_batches(std::int64_t rows, const PartLimits& limits) {
+  const std::int64_t most = limits.most == 0 ? rows : std::min(limits.most, rows);
+  std::vector<std::int64_t> all;
+  for (Plan plan{.micro_batch = most}; plan.micro_batch > 0; --plan.micro_batch) {
+    plan.micro_batch = largest_part(plan, rows);
+    if (plan.micro_batch < std::min(limits.least, rows) ||
+        smallest_part(plan, rows) < std::min(limits.fewest, rows))
+      break;
+    all.push_back(plan.micro_batch);
+  }
+  return all;
 }
 
 std::string to_string(const Plan& plan) {

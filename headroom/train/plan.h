@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "headroom/base/json.h"
 
@@ -23,11 +24,21 @@ struct Plan {
   bool operator==(const Plan&) const = default;
 };
 
-// The most rows that a forward pass gets from a batch of so many rows. A batch runs in as few parts
-// as the plan allows, of nearly equal sizes: they need less memory than full ones and a small rest,
-// and no layer that needs several rows gets a single one.
+// The most rows that a forward pass gets from a batch of so many rows, and the fewest. A batch runs
+// in as few parts as the plan allows, of nearly equal sizes: they need less memory than full ones
+// and a small rest.
 [[nodiscard]] std::int64_t largest_part(const Plan& plan, std::int64_t rows);
+[[nodiscard]] std::int64_t smallest_part(const Plan& plan, std::int64_t rows);
 [[nodiscard]] std::int64_t count_of_parts(const Plan& plan, std::int64_t rows);
+
+// What a plan may make of a batch.
+struct PartLimits {
+  std::int64_t least = 1, most = 0;  // rows of the largest part; 0: of the batch
+  std::int64_t fewest = 1;           // rows of the smallest part
+};
+// The micro-batches that differ for a batch of so many rows, the largest first: 10, 5, 4, 3, 2, 1.
+// A batch that is smaller than a limit may run at once.
+[[nodiscard]] std::vector<std::int64_t> micro_batches(std::int64_t rows, const PartLimits& limits);
 
 // "micro-batch 8, checkpointing, activations on the host"
 [[nodiscard]] std::string to_string(const Plan& plan);

@@ -22,60 +22,50 @@ void Prices::learn(PricedRun run) {
   }
 }
 
-std::optional<Prices::Place> Prices::place_of(const Plan& plan, std::int64_t part,
-                                              const Work& work) const {
+std::optional<Prices::Place> Prices::place_of(const Plan& plan, const Work& work) const {
   const auto found = levels_.find(form_of(plan));
   if (found == levels_.end()) return {};
   const Level& level = found->second;
+  const std::int64_t part = largest_part(plan, work.rows);
   if (part == work.rows && part == level.whole_rows && work.scale == 1)
     return Place{&level, true, part};
   const double scaled = std::ceil(static_cast<double>(part) * work.scale - 1e-6);
   return Place{&level, false, std::max<std::int64_t>(1, static_cast<std::int64_t>(scaled))};
 }
 
-allocator::CachingAllocator Prices::card_of(const Plan& plan, Bytes capacity) const {
+allocator::CachingAllocator Prices::card_of(const Plan& plan) const {
   allocator::Settings settings = settings_;
   if (!plan.allocator.empty()) allocator::apply(settings, plan.allocator);
-  return allocator::CachingAllocator(
-      {.capacity = std::max(capacity, Bytes{}), .settings = settings});  // less than the margin
+  return allocator::CachingAllocator({.capacity = allocator::kUnlimited, .settings = settings});
+}
+
+// Null: not known.
+Prices::Need* Prices::need_of(const Plan& plan, const Place& place) const {
+  auto& known = place.level->needs;
+  const std::tuple key(plan.allocator, place.whole, place.size);
+  if (const auto found = known.find(key); found != known.end()) return &found->second;
+  const auto bounds = place.predictor().bounds(place.size, card_of(plan));
+  return bounds ? &known.emplace(key, Need{*bounds, {}}).first->second : nullptr;
+}
+
+Bytes Prices::exact(Need& need, const Plan& plan, const Place& place) const {
+  if (!need.exact) need.exact = place.predictor().needed(place.size, card_of(plan));
+  return need.exact.value_or(need.bounds.at_most);
 }
 
 std::optional<Bytes> Prices::needed(const Plan& plan, const Work& work) const {
-  const auto place = place_of(plan, largest_part(plan, work.rows), work);
-  if (!place) return {};
-  auto& known = place->level->needed;
-  const std::tuple key(plan.allocator, place->whole, place->size);
-  if (const auto found = known.find(key); found != known.end()) return found->second;
-  const auto needed = place->predictor().needed(place->size, card_of(plan, allocator::kUnlimited));
-  if (needed) known.emplace(key, *needed);
-  return needed;
+  const auto place = place_of(plan, work);
+  Need* const need = place ? need_of(plan, *place) : nullptr;
+  return need == nullptr ? std::nullopt : std::optional(exact(*need, plan, *place));
 }
 
 std::optional<bool> Prices::is_served(const Plan& plan, const Work& work, Bytes card) const {
-  const auto place = place_of(plan, largest_part(plan, work.rows), work);
-  if (!place) return {};
-  return place->predictor().fits(place->size, card_of(plan, card));
-}
-
-std::optional<std::int64_t> Prices::largest(const Plan& plan, std::int64_t least, std::int64_t most,
-                                            const Work& work, Bytes card) const {
-  most = std::min(most, work.rows);
-  const allocator::CachingAllocator empty = card_of(plan, card);
-  const auto fits = [&](std::int64_t part) {
-    const auto place = place_of(plan, part, work);
-    return place && place->predictor().fits(place->size, empty).value_or(false);
-  };
-  if (most < least || !fits(least)) return {};
-  if (fits(most)) return most;
-  std::int64_t size = least;
-  for (std::int64_t too_large = most; too_large - size > 1;) {
-    const std::int64_t middle = size + (too_large - size) / 2;
-    (fits(middle) ? size : too_large) = middle;
-  }
-  // A larger part may need less, where it goes into other gaps of the allocator.
-  for (std::int64_t larger = std::min(size + 4, most - 1); larger > size + 1; --larger)
-    if (fits(larger)) return larger;
-  return size;
+  const auto place = place_of(plan, work);
+  Need* const need = place ? need_of(plan, *place) : nullptr;
+  if (need == nullptr) return {};
+  if (need->bounds.at_most <= card) return true;  // mostly one replay is enough
+  if (need->bounds.at_least > card) return false;
+  return exact(*need, plan, *place) <= card;
 }
 
 }  // namespace headroom::train

@@ -3,8 +3,8 @@
 // predict all other micro-batches. A real process cannot predict any more once it has run backward,
 // so a run keeps them.
 //
-//   prices.needed(plan, {.rows = 32});                   // bytes of a card, or nothing: not known
-//   prices.largest(plan, 4, 32, {.rows = 32}, 22_GiB);   // rows of a micro-batch
+//   prices.needed(plan, {.rows = 32});             // bytes of a card, or nothing: not known
+//   prices.is_served(plan, {.rows = 32}, 22_GiB);  // needed() is no more than that
 //
 // A batch of another shape, such as longer texts, is taken as more rows of the priced shape.
 //
@@ -48,23 +48,27 @@ class Prices {
 
   // The smallest card on which the step runs. Nothing: this form of a step was not priced.
   [[nodiscard]] std::optional<Bytes> needed(const Plan& plan, const Work& work) const;
-  // Whether a card of this size serves the step.
+  // Whether a card of this size serves the step: it has what is needed. So a larger card never
+  // serves less, although an allocator may be luckier on a smaller one.
   [[nodiscard]] std::optional<bool> is_served(const Plan& plan, const Work& work, Bytes card) const;
-  // The largest micro-batch from `least` to `most` that such a card serves, the plan otherwise as
-  // it is. Nothing: none, or not known.
-  [[nodiscard]] std::optional<std::int64_t> largest(const Plan& plan, std::int64_t least,
-                                                    std::int64_t most, const Work& work,
-                                                    Bytes card) const;
+
+  // The fewest rows with which the step runs: 1, unless a layer needs several.
+  [[nodiscard]] std::int64_t fewest_rows() const { return fewest_rows_; }
+  void set_fewest_rows(std::int64_t rows) { fewest_rows_ = rows; }
 
  private:
   using Form = std::tuple<bool, bool, bool>;  // checkpointing, fused loss, offload
+  struct Need {
+    estimate::CardBounds bounds;
+    std::optional<Bytes> exact;  // once it was asked for
+  };
   // A step whose batch runs at once, and a step in parts, which holds gradients during the second
   // forward pass.
   struct Level {
     estimate::RequestPredictor whole{{}}, parts{{}};
     std::int64_t whole_rows = 0;
     // By the allocator's settings, whether it runs at once, and the size.
-    mutable std::map<std::tuple<std::string, bool, std::int64_t>, Bytes> needed;
+    mutable std::map<std::tuple<std::string, bool, std::int64_t>, Need> needs;
   };
   struct Place {
     const Level* level = nullptr;
@@ -76,12 +80,14 @@ class Prices {
   };
 
   [[nodiscard]] static Form form_of(const Plan& plan);
-  [[nodiscard]] std::optional<Place> place_of(const Plan& plan, std::int64_t part,
-                                              const Work& work) const;
-  [[nodiscard]] allocator::CachingAllocator card_of(const Plan& plan, Bytes capacity) const;
+  [[nodiscard]] std::optional<Place> place_of(const Plan& plan, const Work& work) const;
+  [[nodiscard]] Need* need_of(const Plan& plan, const Place& place) const;
+  [[nodiscard]] Bytes exact(Need& need, const Plan& plan, const Place& place) const;
+  [[nodiscard]] allocator::CachingAllocator card_of(const Plan& plan) const;
 
   allocator::Settings settings_;
   std::map<Form, Level> levels_;
+  std::int64_t fewest_rows_ = 1;
 };
 
 }  // namespace headroom::train

@@ -3,8 +3,10 @@
 #include <c10/util/Exception.h>
 #include <torch/nn/module.h>
 
+#include <array>
 #include <exception>
 #include <limits>
+#include <map>
 #include <utility>
 
 #include "headroom/base/error.h"
@@ -25,6 +27,10 @@ class Step::State {
   void prepare(const Tensors& batch);
   Committed run(const Tensors& batch);
   [[nodiscard]] Plan first_plan(std::int64_t rows) const;
+  [[nodiscard]] std::optional<PricedPlan> least_plan(std::int64_t rows,
+                                                     std::optional<std::int64_t> least) const;
+  std::optional<Event> shrink(std::int64_t rows);
+  void set_plan(const Plan& given);
 
   detail::Transaction transaction;
   Plan plan;
@@ -43,17 +49,39 @@ class Step::State {
   [[nodiscard]] std::optional<Ladder::Move> change_before(const Work& work,
                                                           std::optional<Bytes> card);
   void try_until_committed(const Tensors& batch, const Work& work, Committed& done);
-  void take(const Ladder::Move& move, std::vector<Event>& events);
+  [[nodiscard]] bool has_run(const Work& work) const;
+  [[nodiscard]] Plan plan_after_wait(const Work& work) const;
+  void take(const Ladder::Move& move, std::vector<Event>& events, const std::string& why = {});
   void tell(std::vector<Event>& events, Event event) const;
 
   StepOptions options_;
   Ladder ladder_;
   std::optional<detail::Adaptation> adaptation_;
   double priced_elements_ = 0;  // of a row
+  Plan wish_;                   // the last plan that the caller asked for
+  std::map<std::array<bool, 3>, std::int64_t> fewest_run_;  // rows of a part that has committed
   bool is_prepared_ = false, is_first_ = true;
 };
 
 namespace {
+
+std::array<bool, 3> form_of(const Plan& plan) {
+  return {plan.checkpointing, plan.fused_loss, plan.offload};
+}
+
+// The first line of what it says.
+std::string sentence_of(const std::exception_ptr& failure) {
+  std::string text = "an exception of a type of its own";
+  try {
+    std::rethrow_exception(failure);
+  } catch (const c10::Error& error) {
+    text = error.what_without_backtrace();
+  } catch (const std::exception& error) {
+    text = error.what();
+  } catch (...) {
+  }
+  return text.substr(0, text.find('\n'));
+}
 
 double elements_of_row(const Tensors& batch) {
   double elements = 0;
@@ -70,7 +98,8 @@ Step::State::State(torch::nn::Module& module, optim::Optimizer& optimizer, Objec
     : transaction(module, optimizer, std::move(objective), given),
       plan(given.plan),
       options_(given),
-      ladder_(given.ladder) {
+      ladder_(given.ladder),
+      wish_(given.plan) {
   LadderOptions able = given.ladder;
   able.checkpointing = able.checkpointing && transaction.objective().can_checkpoint;
   able.fused_loss = able.fused_loss && transaction.objective().can_fuse_loss;
@@ -161,42 +190,104 @@ void Step::State::tell(std::vector<Event>& events, Event event) const {
   events.push_back(std::move(event));
 }
 
-void Step::State::take(const Ladder::Move& move, std::vector<Event>& events) {
-  tell(events,
-       {.kind = move.kind, .step = transaction.commits() + 1, .from = plan, .to = move.plan});
+void Step::State::take(const Ladder::Move& move, std::vector<Event>& events,
+                       const std::string& why) {
+  tell(events, {.kind = move.kind,
+                .step = transaction.commits() + 1,
+                .from = plan,
+                .to = move.plan,
+                .why = why});
   plan = move.plan;
 }
 
+// The plan is the caller's, or parts as small as these have run in this form, or have been priced.
+bool Step::State::has_run(const Work& work) const {
+  const std::int64_t fewest = smallest_part(plan, work.rows);
+  if (plan == wish_ || (prices && prices->needed(plan, work) && fewest >= prices->fewest_rows()))
+    return true;
+  const auto found = fewest_run_.find(form_of(plan));
+  return found != fewest_run_.end() && fewest >= found->second;
+}
+
+// The fastest that fits now; where that is not known, the wish.
+Plan Step::State::plan_after_wait(const Work& work) const {
+  const auto card = card_of(memory_now());
+  return card ? ladder_.fastest(wish_, work, *card).value_or(plan) : wish_;
+}
+
 void Step::State::try_until_committed(const Tensors& batch, const Work& work, Committed& done) {
+  std::exception_ptr out_of_memory;
+  std::string otherwise;     // what a chosen plan failed of, if not of memory
+  std::int64_t too_few = 0;  // rows of its smallest part
   for (;; ++done.attempts) {
     const std::exception_ptr failed = transaction.try_once(batch, plan);
-    if (!failed) return;
+    if (!failed) break;
     const oom::Judgement judgement = libtorch::judge(failed);
-    if (!oom::is_out_of_memory(judgement)) std::rethrow_exception(failed);
+    if (!oom::is_out_of_memory(judgement)) {
+      if (has_run(work)) std::rethrow_exception(failed);
+      const std::string why = sentence_of(failed);
+      otherwise = to_string(plan) + ": " + why;
+      too_few = smallest_part(plan, work.rows);
+      if (out_of_memory) last_failure->otherwise = otherwise;
+      const auto move = ladder_.larger_than(plan, work);
+      if (!move) std::rethrow_exception(out_of_memory ? out_of_memory : failed);
+      take(*move, done.events, why);
+      continue;
+    }
+    out_of_memory = failed;
     Failure& failure = last_failure.emplace(failure_of(judgement, work));
+    failure.otherwise = otherwise;
     tell(done.events, event_of(failure));
     if (!transaction.device().is_cpu()) memory::memory_of(transaction.device()).empty_cache();
     failure.card = card_of(memory_now());  // a neighbour may have what the cache had
     adaptation_->failed(plan, work);
-    const auto move = ladder_.next(failure);
+    auto move = ladder_.next(failure);
+    if (!move && options_.wait_for_memory && options_.wait_for_memory(failure)) {
+      ladder_.begin_step();
+      move = Ladder::Move{Event::Kind::retry, plan_after_wait(work)};
+    }
     if (!move) std::rethrow_exception(failed);
     take(*move, done.events);
   }
+  if (too_few > 0) ladder_.set_fewest_rows(too_few + 1);
+  const std::int64_t fewest = smallest_part(plan, work.rows);
+  auto& known = fewest_run_.try_emplace(form_of(plan), fewest).first->second;
+  known = std::min(known, fewest);
 }
 
 std::optional<Ladder::Move> Step::State::change_before(const Work& work,
                                                        std::optional<Bytes> card) {
   if (!options_.adapts) return {};
-  if (std::exchange(is_first_, false) && plan == options_.plan)
-    return card ? adaptation_->first(work, *card) : std::nullopt;
-  return adaptation_->before(plan, work, card);
+  if (!std::exchange(is_first_, false) || plan != options_.plan)
+    return adaptation_->before(plan, work, card);
+  if (card) plan = adaptation_->first(work, *card);  // no event: nothing has changed
+  return {};
 }
 
 Plan Step::State::first_plan(std::int64_t rows) const {
   const auto card = card_of(memory_now());
   if (!options_.adapts || !card || plan != options_.plan) return plan;
-  const auto move = adaptation_->first({.rows = rows}, *card);
-  return move ? move->plan : plan;
+  return adaptation_->first({.rows = rows}, *card);
+}
+
+std::optional<PricedPlan> Step::State::least_plan(std::int64_t rows,
+                                                  std::optional<std::int64_t> least) const {
+  LadderOptions options = ladder_.options();
+  if (least) options.min_micro_batch = *least;
+  return Ladder(options, prices ? &*prices : nullptr).least(options_.plan, {.rows = rows});
+}
+
+std::optional<Event> Step::State::shrink(std::int64_t rows) {
+  const Plan smaller = detail::smaller_parts(ladder_, plan, {.rows = rows});
+  if (!options_.adapts || smaller == plan) return {};
+  const Event event{
+      .kind = Event::Kind::shrink, .step = transaction.commits(), .from = plan, .to = smaller};
+  plan = smaller;
+  return event;
+}
+
+void Step::State::set_plan(const Plan& given) {
+  plan = wish_ = given;
 }
 
 Committed Step::State::run(const Tensors& batch) {
@@ -204,10 +295,16 @@ Committed Step::State::run(const Tensors& batch) {
   const Work work = work_of(batch);
   Committed done;
   const auto before = memory_now();
+  const Plan last = plan;
   if (const auto move = change_before(work, card_of(before))) take(*move, done.events);
   const Plan begun = plan;
   ladder_.begin_step();
-  try_until_committed(batch, work, done);
+  try {
+    try_until_committed(batch, work, done);
+  } catch (...) {
+    plan = last;
+    throw;
+  }
   for (Event& event : done.events)
     event.spurious = event.kind == Event::Kind::oom && event.from == plan;
   done.step = transaction.commits();
@@ -248,7 +345,16 @@ Plan Step::first_plan(std::int64_t rows) const {
   return state_->first_plan(rows);
 }
 void Step::set_plan(const Plan& plan) {
-  state_->plan = plan;
+  state_->set_plan(plan);
+}
+std::optional<Event> Step::shrink(std::int64_t rows) {
+  return state_->shrink(rows);
+}
+std::optional<PricedPlan> Step::least_plan(std::int64_t rows) const {
+  return state_->least_plan(rows, {});
+}
+std::optional<PricedPlan> Step::least_plan(std::int64_t rows, std::int64_t min_micro_batch) const {
+  return state_->least_plan(rows, min_micro_batch);
 }
 const Plan& Step::plan() const {
   return state_->plan;

@@ -20,7 +20,9 @@
 // norm counts a batch in parts.
 //
 // Batches may lie on the host, page-locked or not, or on the device. A failure that is no
-// out-of-memory is not retried: run() throws it, and the step has not begun, too.
+// out-of-memory is not retried: run() throws it, and the step has not begun, too. The exception is
+// a plan that the step has chosen and never run: batch norm refuses a single row, for example.
+// Larger parts are tried then, and if none runs, run() throws the step's out-of-memory.
 //
 // Before the first step it prices its plans by dry runs (prices.h) and begins with the fastest one
 // that fits. Later it looks ahead: a batch that would not fit, or a neighbour that has taken
@@ -38,6 +40,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -84,8 +87,8 @@ class Step {
   // Prices the plans for batches like this one, and chooses the first plan. run() does it before
   // the first step if it has not been called. Call it before the optimizer's saved state is loaded.
   void prepare(const Tensors& batch);
-  // Throws the failure of the last attempt if the ladder has no plan left; the model may then be on
-  // another device, if that was allowed.
+  // Throws the last out-of-memory if the ladder has no plan left. The next run() begins with the
+  // plan from before; the model may be on another device until then, if that was allowed.
   Committed run(const Tensors& batch);
 
   // The plan with which run() would begin a batch of so many rows, of the priced shape, now. Not
@@ -93,6 +96,14 @@ class Step {
   [[nodiscard]] Plan first_plan(std::int64_t rows) const;
   // For the next step, which begins with it.
   void set_plan(const Plan& plan);
+  // Parts of about three quarters from the next step on, for a batch of so many rows: a neighbour
+  // needs memory. Nothing: there are no smaller ones, or the plan must not change.
+  std::optional<Event> shrink(std::int64_t rows);
+  // The plan that needs the least memory for so many rows, of those that are allowed, or that a
+  // smaller `min_micro_batch` would allow. Nothing: prices are not known.
+  [[nodiscard]] std::optional<PricedPlan> least_plan(std::int64_t rows) const;
+  [[nodiscard]] std::optional<PricedPlan> least_plan(std::int64_t rows,
+                                                     std::int64_t min_micro_batch) const;
   [[nodiscard]] const Plan& plan() const;
   // Null: not known; then `why_unpriced` says why.
   [[nodiscard]] const Prices* prices() const;

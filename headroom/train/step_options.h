@@ -30,6 +30,9 @@ struct StepOptions {
   // False: the plan changes only when an attempt has failed, and never back.
   bool adapts = true;
   std::int64_t grow_after = 10;  // steps without trouble, before a faster plan is tried
+  // Asked when no plan is left, between attempts: may wait until there is more memory, and tells
+  // whether to try again. Empty: the step throws.
+  std::function<bool(const Failure&)> wait_for_memory = {};
   std::function<void(const Event&)> on_event = {};  // each thing that memory made the step do
 };
 

@@ -18,6 +18,7 @@
 #include "headroom/train/detail/leak_watch.h"
 #include "headroom/train/detail/neighbour_watch.h"
 #include "headroom/train/detail/run_files.h"
+#include "headroom/train/detail/transaction.h"
 
 namespace headroom::train {
 
@@ -41,6 +42,7 @@ class Trainer::State {
   void after_step(const Committed& done, double seconds);
   void watch_memory(std::int64_t number);
   void shrink();
+  [[nodiscard]] std::int64_t evaluation_rows() const;
   void evaluate_and_keep_best();
   void begin_files();
   void save();
@@ -68,6 +70,7 @@ class Trainer::State {
   Clock::time_point since_{};  // when the step began, its data included
   std::optional<Clock::time_point> said_epoch_;
   double rows_per_s_ = 0;
+  std::int64_t rows_ = 0;  // of the first batch
   bool is_prepared_ = false, said_not_finite_ = false;
 };
 
@@ -162,6 +165,7 @@ std::optional<FoundCheckpoint> Trainer::State::prepare() {
   if (batches_.position) position_ = batches_.position();
   Tensors first = batches_.next();
   step.prepare(first);
+  rows_ = detail::rows_in(first);
   if (batches_.go_to)
     batches_.go_to(position_);
   else
@@ -325,29 +329,36 @@ void Trainer::State::watch_memory(std::int64_t number) {
 }
 
 void Trainer::State::shrink() {
-  const Plan from = step.plan();
-  Plan to = from;
-  const std::int64_t rows = training_.steps > 0 ? training_.rows / training_.steps : 0;
-  const std::int64_t part = largest_part(from, std::max<std::int64_t>(rows, 1));
-  to.micro_batch = std::max(part * 3 / 4, std::min(options_.step.ladder.min_micro_batch, part));
-  if (to.micro_batch == part || !options_.step.adapts || schedule_) return;
-  step.set_plan(to);
-  tell({.kind = Event::Kind::shrink, .step = step.steps(), .from = from, .to = to});
+  if (schedule_ || training_.steps == 0) return;
+  if (const auto event = step.shrink(std::max<std::int64_t>(training_.rows / training_.steps, 1)))
+    tell(*event);
 }
 
 // ---- Evaluation and checkpoints ----
+
+// As the schedule or the options say. Otherwise those of the training step, which fit: a forward
+// pass needs less than a step of the same rows.
+std::int64_t Trainer::State::evaluation_rows() const {
+  const auto given = schedule_ ? schedule_->evaluation_at(step.steps()) : std::nullopt;
+  if (given || options_.evaluation.micro_batch != 0)
+    return given.value_or(options_.evaluation.micro_batch);
+  const bool has_trained = training_.steps > training_.resumed_from.value_or(0);
+  const Plan plan = has_trained || rows_ == 0 ? step.plan() : step.first_plan(rows_);
+  return plan.micro_batch;
+}
 
 Evaluated Trainer::State::evaluate() {
   if (!evaluation_)
     throw UsageError(expectation("Trainer::evaluate", "batches for evaluation", "none"));
   if (evaluation_batches_->go_to) evaluation_batches_->go_to(evaluation_start_);
+  evaluation_->set_micro_batch(evaluation_rows());
   return evaluation_->run(*evaluation_batches_, step.steps());
 }
 
 void Trainer::State::evaluate_and_keep_best() {
   const Evaluated result = evaluate();
   training_.evaluation = result;
-  if (files_) files_->evaluation(result, step.steps());
+  if (files_) files_->evaluation(result, step.steps(), evaluation_->micro_batch());
   if (options_.listener.on_evaluation) options_.listener.on_evaluation(result, step.steps());
   if (training_.best && !is_better(result, *training_.best)) {
     if (++worse_ == options_.patience) training_.is_early = true;

@@ -96,7 +96,7 @@ TEST_F(TrainInjected, ALastingFailureWhileBuildingEndsWithAReport) {
     const Outcome outcome = run("oom@" + std::to_string(k) + ":lasting");
     EXPECT_EQ(outcome.exit_code, 76);
     EXPECT_THAT(outcome.err, AllOf(HasSubstr("Out of memory on sim:0"), HasSubstr(" asked"),
-                                   HasSubstr("the model does not fit on sim:0")));
+                                   HasSubstr("was refused, although ")));
     EXPECT_EQ(outcome.out, "");
     EXPECT_FALSE(fs::exists(world_.path("out"))) << "nothing half-written";
   }

@@ -44,5 +44,14 @@ TEST(Plan, RefusesADocumentThatIsNone) {
             "plans.json line 3: expected a `micro_batch` of 0 or more");
 }
 
+TEST(Plan, HasAMicroBatchForEachWayToCutABatch) {
+  using Sizes = std::vector<std::int64_t>;
+  EXPECT_EQ(micro_batches(10, {}), (Sizes{10, 5, 4, 3, 2, 1}));
+  EXPECT_EQ(micro_batches(32, {.least = 4, .most = 31}), (Sizes{16, 11, 8, 7, 6, 5, 4}));
+  EXPECT_EQ(micro_batches(3, {.fewest = 2}), Sizes{3}) << "2 and 1 would be too few";
+  EXPECT_EQ(micro_batches(3, {.least = 4, .fewest = 4}), Sizes{3});
+  EXPECT_EQ(micro_batches(32, {.least = 4, .most = 3}), Sizes{});
+}
+
 }  // namespace
 }  // namespace headroom::train

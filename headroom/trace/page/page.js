@@ -134,9 +134,10 @@ function showFigures(trace, root) {
                    figure("peak reserved", reserved.reserved_bytes, momentText(trace, reserved.instant), "reserved"),
                    figure("cache at the peak", cache, cacheNote, "cache")];
   if (capacity !== null) {
-    const fits = ooms.length === 0 && reserved.reserved_bytes <= capacity;
+    const fits = (refused === 0 || about.survived) && reserved.reserved_bytes <= capacity;
     const rest = capacity - reserved.reserved_bytes;
-    const note = fits ? sizeText(rest) + " above the peak reserved" :
+    const note = fits && refused ? `survived ${countText(refused)} refused request${refused > 1 ? "s" : ""}` :
+      fits ? sizeText(rest) + " above the peak reserved" :
       "does not fit" + (rest < 0 ? `: ${sizeText(-rest)} too little` : "");
     figures.push(figure("capacity", capacity, note, fits ? "capacity" : "capacity alarm"));
   }

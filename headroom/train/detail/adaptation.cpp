@@ -37,21 +37,22 @@ Plan next_larger(const Plan& now, const Plan& wish, std::int64_t rows) {
     plan.checkpointing = false;
   else
     plan.micro_batch = std::min(2 * largest_part(now, rows), largest_part(wish, rows));
+  if (plan.micro_batch != 0) plan.micro_batch = largest_part(plan, rows);
   return plan;
 }
 
 }  // namespace
 
-std::optional<Plan> fastest_with_room(const Ladder& ladder, const Plan& wish, const Work& work,
-                                      Bytes card) {
-  const auto plan = ladder.fastest(wish, work, card - ladder.options().room.of(card));
-  return plan ? plan : ladder.fastest(wish, work, card);
+Plan smaller_parts(const Ladder& ladder, const Plan& now, const Work& work) {
+  Plan plan = now;
+  const std::int64_t part = largest_part(now, work.rows),
+                     smaller = ladder.micro_batch_of(part * 3 / 4, work);
+  if (smaller < part) plan.micro_batch = smaller;
+  return plan;
 }
 
-std::optional<Ladder::Move> Adaptation::first(const Work& work, Bytes card) const {
-  const auto plan = fastest_with_room(ladder_, wish_, work, card);
-  if (!plan || *plan == wish_) return {};
-  return Ladder::Move{kind_of(wish_, *plan), *plan};
+Plan Adaptation::first(const Work& work, Bytes card) const {
+  return ladder_.fastest(wish_, work, card).value_or(wish_);
 }
 
 bool Adaptation::is_unusual(const Work& work) const {
@@ -84,7 +85,7 @@ std::optional<Ladder::Move> Adaptation::smaller(const Plan& now, const Work& wor
   if (prices_ == nullptr) return {};
   const auto needed = prices_->needed(now, work);
   if (!needed || *needed <= card) return {};
-  const auto plan = fastest_with_room(ladder_, now, work, card);
+  const auto plan = ladder_.fastest(now, work, card);
   if (!plan || *plan == now) return {};
   if (is_unusual(work) && !usual_) usual_ = now;
   clean_ = 0;
@@ -99,9 +100,8 @@ std::optional<Ladder::Move> Adaptation::larger(const Plan& now, const Work& work
   if (clean_ < wait_ || usual_ || is_unusual(work) || !is_faster(wish, now, work.rows)) return {};
   clean_ = 0;
   const bool is_priced = prices_ != nullptr && card && prices_->needed(now, work);
-  const auto plan = is_priced
-                        ? ladder_.fastest(wish, work, *card - ladder_.options().room.of(*card))
-                        : std::optional(next_larger(now, wish, work.rows));
+  const auto plan = is_priced ? ladder_.fastest(wish, work, *card)
+                              : std::optional(next_larger(now, wish, work.rows));
   if (!plan || !is_faster(*plan, now, work.rows)) return {};
   since_growth_ = 0;
   return Ladder::Move{Event::Kind::grow, *plan};
@@ -126,10 +126,8 @@ std::optional<Ladder::Move> Adaptation::after(const Plan& now, const Work& work,
   thrashing_ = 0;
   clean_ = 0;
   wait_ = std::min(2 * wait_, kLongestWait * grow_after_);
-  Plan plan = now;
-  const std::int64_t part = largest_part(now, work.rows), least = ladder_.options().min_micro_batch;
-  plan.micro_batch = std::max(part * 3 / 4, std::min(least, part));
-  if (plan.micro_batch == part) return {};
+  const Plan plan = smaller_parts(ladder_, now, work);
+  if (plan == now) return {};
   return Ladder::Move{Event::Kind::thrash, plan};
 }
 

@@ -19,9 +19,8 @@
 
 namespace headroom::train::detail {
 
-// The fastest plan that leaves the ladder's room of a card; if there is none, one without.
-[[nodiscard]] std::optional<Plan> fastest_with_room(const Ladder& ladder, const Plan& wish,
-                                                    const Work& work, Bytes card);
+// The plan with parts of about three quarters, as far as the ladder allows.
+[[nodiscard]] Plan smaller_parts(const Ladder& ladder, const Plan& now, const Work& work);
 
 class Adaptation {
  public:
@@ -33,8 +32,8 @@ class Adaptation {
         ladder_(ladder),
         prices_(prices) {}
 
-  // Before the first step: a plan that fits, in place of the wish.
-  [[nodiscard]] std::optional<Ladder::Move> first(const Work& work, Bytes card) const;
+  // For the first step: a plan that fits, or the wish if none is known to fit.
+  [[nodiscard]] Plan first(const Work& work, Bytes card) const;
   // Before each further step with this plan. `card`: what this process can have of it now.
   [[nodiscard]] std::optional<Ladder::Move> before(const Plan& now, const Work& work,
                                                    std::optional<Bytes> card);

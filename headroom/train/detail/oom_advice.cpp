@@ -23,15 +23,18 @@ namespace {
 constexpr std::size_t kMostPlans = 3;
 
 // The settings to change, so that the ladder may take this plan.
-std::string what_allows(const Plan& plan, const LadderOptions& limits, std::int64_t rows) {
+std::string what_allows(const Plan& plan, const OomFacts& facts) {
+  const LadderOptions& limits = facts.limits;
+  const AdviceWords& words = facts.words;
   std::vector<std::string> changes;
-  if (plan.micro_batch < std::min(limits.min_micro_batch, rows))
-    changes.push_back("min_micro_batch=" + std::to_string(plan.micro_batch));
-  if (plan.checkpointing && !limits.checkpointing) changes.push_back("checkpointing=true");
-  if (plan.fused_loss && !limits.fused_loss) changes.push_back("fused_loss=true");
-  if (plan.offload && !limits.offload) changes.push_back("offload=true");
+  if (plan.micro_batch < std::min(limits.min_micro_batch, facts.failure.work.rows))
+    changes.push_back(words.min_micro_batch + std::to_string(plan.micro_batch));
+  if (plan.checkpointing && !limits.checkpointing) changes.push_back(words.checkpointing);
+  if (plan.fused_loss && !limits.fused_loss) changes.push_back(words.fused_loss);
+  if (plan.offload && !limits.offload) changes.push_back(words.offload);
   // The last retry takes the heaviest plan.
-  if (changes.empty()) changes.push_back("max_retries=" + std::to_string(limits.max_retries + 2));
+  if (changes.empty())
+    changes.push_back(words.max_retries + std::to_string(limits.max_retries + 2));
   return join(changes, ", ");
 }
 
@@ -41,11 +44,15 @@ class Adviser {
 
   std::vector<OomReport::Advice> advice() && {
     about_neighbours();
-    about_plans();
-    about_pieces();
-    about_activations();
-    about_others();
-    about_the_model();
+    if (facts_.in_a_step && had_room()) {
+      about_the_refusal();
+    } else {
+      about_plans();
+      about_pieces();
+      about_activations();
+      about_others();
+      about_the_model();
+    }
     const Failure& failure = report_.failure;
     const Bytes missing = failure.asked.value_or(Bytes{}) - failure.free.value_or(Bytes{});
     const Bytes least = std::max(missing / 20, Bytes{1});
@@ -58,6 +65,19 @@ class Adviser {
  private:
   void add(Bytes bytes, std::string text) { advice_.push_back({std::move(text), bytes}); }
 
+  // Then no other plan would have helped.
+  [[nodiscard]] bool had_room() const {
+    const Failure& failure = report_.failure;
+    return failure.asked && failure.free && report_.needed && report_.offered &&
+           *failure.asked <= *failure.free && *report_.needed <= *report_.offered;
+  }
+  void about_the_refusal() {
+    add(*report_.failure.free,
+        "run it again: the request was refused although the card had room for it, as after a short "
+        "peak of another program; " +
+            facts_.words.max_retries + std::to_string(facts_.limits.max_retries + 2) +
+            " allows more tries");
+  }
   void about_neighbours() {
     for (const gpu::HolderReport& holder : report_.holders) {
       const Bytes used = holder.used.value_or(Bytes{});
@@ -77,8 +97,7 @@ class Adviser {
       const auto& [plan, needed] = report_.would_fit[i];
       const Bytes less = *report_.needed - needed;
       add(less, to_string(plan) + " needs " + to_string(needed) + ", " + to_string(less) +
-                    " less: allow it with " +
-                    what_allows(plan, facts_.limits, facts_.failure.work.rows));
+                    " less: allow it with " + what_allows(plan, facts_));
     }
   }
   // See rungs/allocator.cpp.
@@ -91,8 +110,9 @@ class Adviser {
     const auto now = allocator::effective_settings(
         [](const std::string& name) { return environment(name.c_str()); });
     if (now.settings.expandable_segments) return;
+    const std::string variable = now.source.variable.value_or("PYTORCH_ALLOC_CONF") + "=";
     add(*failure.cached,
-        now.source.variable.value_or("PYTORCH_ALLOC_CONF") + "=" +
+        facts_.words.allocator.value_or(variable) +
             allocator::merged_environment_value(now.source.text, "expandable_segments:True") +
             ": " + to_string(*failure.cached) + " were cached in pieces, each too small");
   }
@@ -103,16 +123,16 @@ class Adviser {
     const Failure& failure = report_.failure;
     const std::int64_t part =
         failure.work.rows == 0 ? 0 : largest_part(failure.plan, failure.work.rows);
-    if (!report_.needed && part != 1)
+    if (!report_.needed && part != 1 && facts_.words.is_own_loop)
       add(half, (part == 0 ? "half the micro-batch" : "micro-batch " + std::to_string(part / 2)) +
                     ", and gradients accumulated over twice as many: about " + to_string(half) +
                     " less, half of the activations");
     if (!facts_.has_autocast)
-      add(half, "bfloat16 for matrix products (autocast): up to " + to_string(half) +
-                    " less, half of the activations");
+      add(half,
+          facts_.words.autocast + ": up to " + to_string(half) + " less, half of the activations");
   }
   void about_others() {
-    if (facts_.module == nullptr) return;
+    if (facts_.module == nullptr || !facts_.words.is_own_loop) return;
     const Bytes others = sum_of(OomReport::Kind::other);
     if (others <= sum_of(OomReport::Kind::buffers)) return;  // a step's copies of the buffers
     add(others, "drop what is alive beside the model: " + to_string(others) +

@@ -97,8 +97,9 @@ struct DryRuns {
   const gpu::SimulatedCard card;
   const dryrun::CardOptions options;
   std::string answer = {};
+  std::int64_t fewest_rows = 1;
 
-  void add(const Plan& plan, std::int64_t rows) {
+  [[nodiscard]] estimate::Requests run(const Plan& plan, std::int64_t rows) const {
     const Tensors some = some_rows(batch, {0, rows});
     const estimate::MakeSubject make = [&](c10::Device device) {
       transaction.start_anew_on(device);
@@ -107,8 +108,19 @@ struct DryRuns {
         transaction.optimizer().zero_grad();
       }};
     };
-    const estimate::Requests once = estimate::run_steps(card, make, 1, options).requests;
-    put(answer, PricedRun{plan, rows, with_another_step(once)});
+    return estimate::run_steps(card, make, 1, options).requests;
+  }
+  void add(const Plan& plan, std::int64_t rows) {
+    put(answer, PricedRun{plan, rows, with_another_step(run(plan, rows))});
+  }
+
+  // Batch norm over single values refuses a single row, for example.
+  void find_fewest_rows(const Plan& plan, std::int64_t rows) {
+    for (fewest_rows = 1; fewest_rows < rows; fewest_rows = std::min(2 * fewest_rows, rows)) try {
+        static_cast<void>(run(plan, fewest_rows));
+        return;
+      } catch (const std::exception&) {  // too few
+      }
   }
 
   // The whole batch at once, and two smaller micro-batches, in two parts each: the second part runs
@@ -117,9 +129,9 @@ struct DryRuns {
     plan.micro_batch = rows;
     add(plan, rows);
     for (const std::int64_t part : std::set<std::int64_t>{(rows + 1) / 2, (rows + 3) / 4}) {
-      if (part >= rows) continue;
       plan.micro_batch = part;
-      add(plan, std::min(2 * part, rows));
+      const std::int64_t both = std::min(2 * part, rows);
+      if (part < rows && smallest_part(plan, both) >= fewest_rows) add(plan, both);
     }
   }
 };
@@ -142,6 +154,7 @@ Prices priced(Transaction& transaction, const Tensors& batch, const Plan& plan,
   const std::int64_t rows = rows_in(batch);
   const std::string answer = sim::in_child([&] {
     DryRuns runs{transaction, without_devices(batch), card, {.settings = settings}};
+    runs.find_fewest_rows(plan, rows);
     runs.add_form(plan, rows);
     auto heavier = plan;
     while (const auto next = rungs::with_next_technique(heavier, options)) {
@@ -153,10 +166,13 @@ Prices priced(Transaction& transaction, const Tensors& batch, const Plan& plan,
         runs.answer.resize(before);
       }
     }
+    put(runs.answer, runs.fewest_rows);
     return runs.answer;
   });
   Prices prices(settings);
-  for (std::string_view rest = answer; !rest.empty();) prices.learn(take_run(rest));
+  std::string_view rest = answer;
+  while (rest.size() > sizeof(std::int64_t)) prices.learn(take_run(rest));
+  prices.set_fewest_rows(take<std::int64_t>(rest));
   return prices;
 }
 

@@ -111,7 +111,7 @@ void RunFiles::step(const Progress& progress, Json memory) {
   plans_->append(to_line({{"step", progress.step}, {"plan", to_json(done.plan)}}) + "\n");
 }
 
-void RunFiles::evaluation(const Evaluated& result, std::int64_t step) {
+void RunFiles::evaluation(const Evaluated& result, std::int64_t step, std::int64_t micro_batch) {
   Json line = {{"step", step}, {"val_loss", result.loss}, {"val_rows", result.rows}};
   board_->scalar("evaluation/loss", result.loss, step);
   if (result.accuracy) {
@@ -120,6 +120,8 @@ void RunFiles::evaluation(const Evaluated& result, std::int64_t step) {
   }
   board_->flush();
   metrics_->append(to_line(line) + "\n");
+  const Plan plan{.micro_batch = micro_batch};
+  plans_->append(to_line({{"step", step}, {"evaluation", to_json(plan)}}) + "\n");
 }
 
 PlanSchedule::PlanSchedule(const fs::path& file) {
@@ -129,11 +131,13 @@ PlanSchedule::PlanSchedule(const fs::path& file) {
     const std::string place = file.string() + ":" + std::to_string(++number);
     if (line.empty()) continue;
     const Json document = parse_json(line, place);
-    const bool is_right = document.is_object() && document.contains("step") &&
-                          document["step"].is_number_integer() && document.contains("plan");
-    if (!is_right)
+    const bool has_step =
+        document.is_object() && document.contains("step") && document["step"].is_number_integer();
+    const bool is_evaluation = has_step && document.contains("evaluation");
+    if (!has_step || (!is_evaluation && !document.contains("plan")))
       throw InputError(place, R"(expected {"step": 1, "plan": {...}}, received )" + line);
-    plans_[document["step"].get<std::int64_t>()] = plan_from(document["plan"], place);
+    (is_evaluation ? evaluations_ : plans_)[document["step"].get<std::int64_t>()] =
+        plan_from(document[is_evaluation ? "evaluation" : "plan"], place);
   }
   if (plans_.empty())
     throw InputError(file.string(), "expected a plan for each step, received none");
@@ -142,6 +146,12 @@ PlanSchedule::PlanSchedule(const fs::path& file) {
 Plan PlanSchedule::at(std::int64_t step) const {
   const auto later = plans_.upper_bound(step);
   return later == plans_.begin() ? later->second : std::prev(later)->second;
+}
+
+std::optional<std::int64_t> PlanSchedule::evaluation_at(std::int64_t step) const {
+  const auto later = evaluations_.upper_bound(step);
+  if (later == evaluations_.begin()) return {};
+  return std::prev(later)->second.micro_batch;
 }
 
 }  // namespace headroom::train::detail

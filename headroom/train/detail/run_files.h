@@ -40,7 +40,8 @@ class RunFiles {
   RunFiles(const std::filesystem::path& folder, std::int64_t done);
 
   void step(const Progress& progress, Json memory);
-  void evaluation(const Evaluated& result, std::int64_t step);
+  // With parts of at most `micro_batch` rows; 0: each batch at once.
+  void evaluation(const Evaluated& result, std::int64_t step, std::int64_t micro_batch);
 
  private:
   std::filesystem::path metrics_path_, plans_path_;
@@ -54,9 +55,12 @@ class PlanSchedule {
   explicit PlanSchedule(const std::filesystem::path& file);
   // Of the last line for this step or an earlier one.
   [[nodiscard]] Plan at(std::int64_t step) const;
+  // The micro-batch of the evaluation after this step, or of the last one before it. Nothing: the
+  // file has none.
+  [[nodiscard]] std::optional<std::int64_t> evaluation_at(std::int64_t step) const;
 
  private:
-  std::map<std::int64_t, Plan> plans_;
+  std::map<std::int64_t, Plan> plans_, evaluations_;
 };
 
 }  // namespace headroom::train::detail

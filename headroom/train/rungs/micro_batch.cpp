@@ -7,7 +7,8 @@ namespace headroom::train::rungs {
 std::optional<Bytes> card_for_less(const Situation& now) {
   const Failure& failure = now.failure;
   if (now.prices == nullptr || !failure.card) return {};
-  Bytes card = *failure.card - now.options.room.of(*failure.card);
+  Bytes card = *failure.card;
+  if (now.leaves_room) card -= now.options.room.of(card);
   const auto needed = now.prices->needed(failure.plan, failure.work);
   if (!needed || failure.asked.value_or(Bytes{}) >= *needed) return {};  // or priced wrongly
   // It was refused although the card had enough. What it could not have, at least, is too much.
@@ -15,20 +16,38 @@ std::optional<Bytes> card_for_less(const Situation& now) {
   return std::min(card, *needed - too_much);
 }
 
+PartLimits limits_of(const LadderOptions& options) {
+  return {.least = options.min_micro_batch, .fewest = options.fewest_rows};
+}
+
+std::optional<Plan> largest_fitting(Plan plan, std::int64_t most, const Work& work, Bytes card,
+                                    const LadderOptions& options, const Prices& prices) {
+  PartLimits limits = limits_of(options);
+  limits.most = most;
+  for (const std::int64_t size : micro_batches(work.rows, limits)) {
+    plan.micro_batch = size;
+    if (prices.is_served(plan, work, card).value_or(false) &&
+        host_has_room(plan, work, options, &prices))
+      return plan;
+  }
+  return {};
+}
+
 std::optional<Plan> micro_batch(const Situation& now) {
   const Failure& failure = now.failure;
-  const std::int64_t least = now.options.min_micro_batch,
-                     part = largest_part(failure.plan, failure.work.rows);
-  if (part <= least) return {};
+  const std::int64_t part = largest_part(failure.plan, failure.work.rows);
+  PartLimits limits = limits_of(now.options);
+  limits.most = part - 1;
+  if (limits.most == 0) return {};
+  if (const auto card = card_for_less(now))
+    return largest_fitting(failure.plan, limits.most, failure.work, *card, now.options,
+                           *now.prices);
   Plan plan = failure.plan;
-  if (const auto card = card_for_less(now)) {
-    const auto largest = now.prices->largest(plan, least, part - 1, failure.work, *card);
-    if (!largest) return {};
-    plan.micro_batch = *largest;
-  } else {
-    plan.micro_batch = std::max(part / 2, least);
+  for (const std::int64_t size : micro_batches(failure.work.rows, limits)) {
+    plan.micro_batch = size;
+    if (size <= part / 2) break;
   }
-  return plan;
+  return plan == failure.plan ? std::nullopt : std::optional(plan);
 }
 
 }  // namespace headroom::train::rungs

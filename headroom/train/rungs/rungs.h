@@ -11,8 +11,9 @@ namespace headroom::train::rungs {
 struct Situation {
   const Failure& failure;
   const LadderOptions& options;
-  const Prices* prices;  // null: not known
-  bool is_repeated;      // this plan has failed twice for this step
+  const Prices* prices;     // null: not known
+  bool is_repeated;         // this plan has failed twice for this step
+  bool leaves_room = true;  // of the card, as the options say
 };
 
 [[nodiscard]] std::optional<Plan> same_again(const Situation& now);
@@ -26,6 +27,14 @@ struct Situation {
 // The plan with the next technique of the ladder; nothing: it has them all.
 [[nodiscard]] std::optional<Plan> with_next_technique(const Plan& plan,
                                                       const LadderOptions& options);
+
+// What the ladder may make of a batch.
+[[nodiscard]] PartLimits limits_of(const LadderOptions& options);
+// The plan with the largest micro-batch, of at most so many rows, that a card of this size serves
+// and the host, which gets what the plan moves there. Nothing: none, or not known.
+[[nodiscard]] std::optional<Plan> largest_fitting(Plan plan, std::int64_t most, const Work& work,
+                                                  Bytes card, const LadderOptions& options,
+                                                  const Prices& prices);
 
 // False if the host is known to have no room for what the plan moves to it.
 [[nodiscard]] bool host_has_room(const Plan& plan, const Work& work, const LadderOptions& options,

@@ -30,16 +30,13 @@ bool host_has_room(const Plan& plan, const Work& work, const LadderOptions& opti
 std::optional<Plan> technique(const Situation& now) {
   const Failure& failure = now.failure;
   const auto card = card_for_less(now);
-  const std::int64_t least = std::min(now.options.min_micro_batch, failure.work.rows);
   for (auto plan = with_next_technique(failure.plan, now.options); plan;
        plan = with_next_technique(*plan, now.options)) {
-    if (card) {
-      const auto largest =
-          now.prices->largest(*plan, least, failure.work.rows, failure.work, *card);
-      if (!largest) continue;
-      plan->micro_batch = *largest;
-    }
-    if (host_has_room(*plan, failure.work, now.options, now.prices)) return plan;
+    if (!card && host_has_room(*plan, failure.work, now.options, now.prices)) return plan;
+    if (!card) continue;
+    if (const auto fitting = largest_fitting(*plan, failure.work.rows, failure.work, *card,
+                                             now.options, *now.prices))
+      return fitting;
   }
   return {};
 }

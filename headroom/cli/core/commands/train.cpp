@@ -325,7 +325,8 @@ void add_train(Registry& registry) {
   command
       ->add_option("--inject", options->inject,
                    "For tests, on simulated cards: let a request fail, oom@K, oom@K:lasting, "
-                   "oom@step=S:phase=backward, neighbour@step=S:30%; repeat it for more")
+                   "oom@K:every=N, oom@step=S, oom@step=S:phase=P with P data, forward, backward, "
+                   "optimizer or eval, or neighbour@step=S:30%; repeat it for more")
       ->allow_extra_args(false);
   command->add_flag("--help-keys", options->help_keys, "List all keys with defaults");
   command->add_flag("--json", options->json, "Print one JSON document at the end");

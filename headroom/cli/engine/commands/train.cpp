@@ -14,6 +14,8 @@
 #include "headroom/cli/core/training_request.h"
 #include "headroom/cli/engine/commands.h"
 #include "headroom/cli/engine/train/known_plan.h"
+#include "headroom/cli/engine/train/memory_wait.h"
+#include "headroom/cli/engine/train/plan_answer.h"
 #include "headroom/cli/engine/train/training_document.h"
 #include "headroom/cli/engine/train/training_job.h"
 #include "headroom/cli/engine/train/training_machine.h"
@@ -23,7 +25,6 @@
 #include "headroom/cli/engine/train/training_view.h"
 #include "headroom/forecast/closed_form.h"
 #include "headroom/forecast/policies.h"
-#include "headroom/forecast/step_time.h"
 #include "headroom/gpu/catalogue.h"
 #include "headroom/libtorch/failure.h"
 #include "headroom/memory/count_cpu.h"
@@ -46,6 +47,16 @@ bool is_memory(const std::exception_ptr& failure) {
 [[noreturn]] void out_of_memory(const std::string& sentence) {
   throw OutOfMemoryError(Complaint{{}, sentence}, Bytes{0});
 }
+
+// The advice of a report names keys.
+const train::AdviceWords kKeys{.min_micro_batch = "min_batch_size=",
+                               .max_retries = "max_retries=",
+                               .checkpointing = "gradient_checkpointing=true",
+                               .fused_loss = "loss=fused",
+                               .offload = "offload=activations",
+                               .autocast = "bf16=true",
+                               .allocator = "alloc_conf=",
+                               .is_own_loop = false};
 
 class Run {
  public:
@@ -73,6 +84,7 @@ class Run {
   [[nodiscard]] train::TrainerOptions options();
   void begin();
   void tell_of_budget();
+  void tell_of_injections();
   ExitCode show_plan();
   ExitCode evaluate();
   ExitCode train();
@@ -130,6 +142,10 @@ train::TrainerOptions Run::options() {
   const std::int64_t steps = options.steps;
   step_options_ = step_options_of(config_, steps);
   step_options_.ladder.elsewhere = [this] { return machine_.others(config_); };
+  if (config_.yes("wait_for_gpu"))
+    step_options_.wait_for_memory = [this](const train::Failure&) {
+      return wait_for_memory(trainer_->step(), effective_batch_, config_, interrupt_, view_);
+    };
   options.step = step_options_;
   options.evaluate_every = config_.optional_whole("eval_every").value_or(0);
   options.patience = config_.whole("early_stop");
@@ -182,15 +198,14 @@ void Run::begin() {
   train::Step& step = trainer_->step();
   if (!found && !config_.is_given("plan_schedule") && !machine_.own.is_cpu() &&
       !watching_.disturbs())  // what a test injects must not teach later runs, nor they the test
-    if (const auto plan = remembered(*setup_, step); plan && *plan != step.plan()) {
+    if (const auto plan = remembered(*setup_, step, effective_batch_);
+        plan && *plan != step.plan()) {
       step.set_plan(*plan);
       view_.say("the plan that worked last time: " + to_string(*plan));
     }
-  const train::Plan plan = step.first_plan(effective_batch_);
-  view_.say(plan_line(step, plan, effective_batch_));
-  std::optional<Bytes> needed;
-  if (step.prices() != nullptr) needed = step.prices()->needed(plan, {.rows = effective_batch_});
-  if (needed) supervise::write_plan_report({*needed, to_string(plan)});
+  const PlanAnswer answer = plan_answer(step, effective_batch_);
+  view_.say(to_string(answer));
+  if (answer.needed) supervise::write_plan_report({*answer.needed, to_string(answer.plan)});
   tell_of_budget();
 }
 
@@ -210,34 +225,36 @@ void Run::tell_of_budget() {
             " such cards would hold them, and this one has little room for a step");
 }
 
+// A test of survival that met nothing proves nothing.
+void Run::tell_of_injections() {
+  for (const std::string& one : watching_.not_injected())
+    view_.say("--inject " + one + " did not happen: the run has no such request");
+}
+
 ExitCode Run::show_plan() {
   trainer_->prepare();
-  train::Step& step = trainer_->step();
-  const train::Plan plan = step.first_plan(effective_batch_);
-  const train::Prices* const prices = step.prices();
-  std::optional<Bytes> needed;
-  if (prices != nullptr) needed = prices->needed(plan, {.rows = effective_batch_});
+  const PlanAnswer answer = plan_answer(trainer_->step(), effective_batch_);
   const auto config = model_of(config_, data_.outputs).config;
-  const double seconds = forecast::step_seconds(
-      forecast::forecast_of(config, settings_of(config_, config)),
+  const double seconds = step_seconds(
+      config, settings_of(config_, config), answer.plan, effective_batch_,
       machine_.own.is_cpu() ? nullptr : gpu::find_card(machine_.box()->card(0).options().name));
-  const auto now = memory::get_gpu_memory_stats(step.device());
-  const Bytes room = now.obtainable().value_or(now.reserved);
-  const bool fits = !needed || *needed <= room;
+  const auto now = memory::get_gpu_memory_stats(trainer_->step().device());
   if (is_json_) {
-    print(to_line({{"schema", 1},
-                   {"plan", to_json(plan)},
-                   {"effective_batch", effective_batch_},
-                   {"needed_bytes", or_null(needed)},
-                   {"free_bytes", room.count},
-                   {"fits", fits},
-                   {"step_s", seconds}}) +
+    print(to_line(
+              {{"schema", 1},
+               {"plan", to_json(answer.plan)},
+               {"effective_batch", effective_batch_},
+               {"needed_bytes", or_null(answer.needed)},
+               {"free_bytes", answer.free.value_or(now.obtainable().value_or(now.reserved)).count},
+               {"fits", answer.fits},
+               {"allowed_by", answer.allowed_by.empty() ? Json() : Json(answer.allowed_by)},
+               {"step_s", seconds}}) +
           "\n");
   } else {
-    print(plan_line(step, plan, effective_batch_) + "\nabout " + duration_text(Seconds(seconds)) +
-          " a step" + (fits ? "" : "; it does not fit") + "; nothing was trained\n");
+    print(to_string(answer) + "\nabout " + step_time_text(seconds) + " a step" +
+          (answer.fits ? "" : "; it does not fit") + "; nothing was trained\n");
   }
-  return fits ? kOk : kDoesNotFit;
+  return answer.fits ? kOk : kDoesNotFit;
 }
 
 ExitCode Run::evaluate() {
@@ -251,12 +268,14 @@ ExitCode Run::evaluate() {
                      "expected a checkpoint in " + config_.text("out") + ", received none");
   const train::Evaluated result = trainer_->evaluate();
   watching_.know(job_);
-  watching_.write(notes_);
+  watching_.write(notes_, /*survived=*/true);
+  tell_of_injections();
   if (is_json_)
     print(to_line({{"schema", 1},
                    {"val_loss", result.loss},
                    {"val_accuracy", or_null(result.accuracy)},
-                   {"rows", result.rows}}) +
+                   {"rows", result.rows},
+                   {"not_injected", watching_.not_injected()}}) +
           "\n");
   else
     view_.show_evaluation(result, trainer_->step().steps());
@@ -278,6 +297,7 @@ void Run::explain(const std::exception_ptr& failure) {
   if (last == nullptr) return;
   train::OomFacts facts = train::facts_of(step, *last, step_options_);
   facts.holders = machine_.holders();
+  facts.words = kKeys;
   explain(to_string(train::oom_report(facts)));
 }
 
@@ -306,6 +326,7 @@ ExitCode Run::train() {
     const std::exception_ptr failure = std::current_exception();
     explain(failure);
     if (!is_memory(failure)) throw;
+    if (interrupt_.happened()) return interrupt_.exit_code();  // while it waited for memory
     const std::int64_t steps = trainer_->step().steps();
     out_of_memory("memory ran out in every plan; " +
                   (steps == 0 && !fs::exists(out / "checkpoint-00000000")
@@ -328,9 +349,14 @@ ExitCode Run::train() {
       remember(setup_of(config_, machine_.own), plan, peak(), view_);
   }
   watching_.know(job_);
-  watching_.write(notes_);
+  watching_.write(notes_, /*survived=*/true);
+  tell_of_injections();
   show_memory(memory::short_memory_summary(step.device()));
-  if (is_json_) print(to_line(document_of(done, step, config_, effective_batch_, events_)) + "\n");
+  if (is_json_) {
+    Json document = document_of(done, step, config_, effective_batch_, events_);
+    document["not_injected"] = watching_.not_injected();
+    print(to_line(document) + "\n");
+  }
   return done.is_stopped ? interrupt_.exit_code() : kOk;
 }
 

@@ -1,5 +1,7 @@
 #include "headroom/cli/engine/train/known_plan.h"
 
+#include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 
 #include "headroom/base/error.h"
@@ -8,10 +10,25 @@
 
 namespace headroom::cli {
 
+namespace {
+
+std::string keys_of_plans(const config::Resolved& config) {
+  constexpr std::array kDecisive{"min_batch_size", "auto_batch_size", "gradient_checkpointing",
+                                 "loss",           "offload",         "margin",
+                                 "alloc_conf"};
+  std::string keys;
+  for (const config::Entry& entry : config.entries())
+    if (std::find(kDecisive.begin(), kDecisive.end(), entry.key) != kDecisive.end())
+      keys += ", " + entry.key + "=" + entry.value.value_or("");
+  return keys;
+}
+
+}  // namespace
+
 supervise::Setup setup_of(const config::Resolved& config, c10::Device device) {
   const auto now = memory::get_gpu_memory_stats(device);
   return {.job = "train " + to_line(model::to_json(settings_of(config, model_of(config).config))) +
-                 " " + job_of(config),
+                 " " + job_of(config) + keys_of_plans(config),
           .card = device.is_cpu() ? "cpu" : to_string(now.total.value_or(Bytes{})),
           .free = now.obtainable().value_or(now.reserved)};
 }
@@ -31,7 +48,8 @@ void remember(const supervise::Setup& setup, const train::Plan& plan, Bytes peak
 }
 
 // Where prices are known, only if a larger batch has failed with as much memory as there is now.
-std::optional<train::Plan> remembered(const supervise::Setup& setup, train::Step& step) {
+std::optional<train::Plan> remembered(const supervise::Setup& setup, train::Step& step,
+                                      std::int64_t rows) {
   const auto known = supervise::Store().find(setup);
   if (!known || (step.prices() != nullptr && known->tried_up_to < setup.free)) return {};
   const auto value = [&](const char* key) {
@@ -43,6 +61,9 @@ std::optional<train::Plan> remembered(const supervise::Setup& setup, train::Step
   plan.checkpointing = plan.checkpointing || value("checkpointing") != 0;
   plan.fused_loss = plan.fused_loss || value("fused_loss") != 0;
   plan.offload = plan.offload || value("offload") != 0;
+  if (step.prices() != nullptr &&
+      !step.prices()->is_served(plan, {.rows = rows}, setup.free).value_or(true))
+    return {};
   return plan;
 }
 

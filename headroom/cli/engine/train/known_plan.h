@@ -12,12 +12,14 @@
 
 namespace headroom::cli {
 
-// With the memory that the run could have of the device now.
+// With the memory that the run could have of the device now. The job has the keys that decide which
+// plans are allowed.
 [[nodiscard]] supervise::Setup setup_of(const config::Resolved& config, c10::Device device);
 void remember(const supervise::Setup& setup, const train::Plan& plan, Bytes peak,
               TrainingView& view);
-// Nothing: no plan, or one that is not needed because prices are known and more may fit.
+// For a batch of so many rows. Nothing: no plan, or one that is not needed because prices are known
+// and more may fit, or that is known not to fit.
 [[nodiscard]] std::optional<train::Plan> remembered(const supervise::Setup& setup,
-                                                    train::Step& step);
+                                                    train::Step& step, std::int64_t rows);
 
 }  // namespace headroom::cli

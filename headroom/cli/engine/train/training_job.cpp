@@ -211,6 +211,10 @@ train::StepOptions step_options_of(const config::Resolved& config, std::int64_t 
   }
   options.schedule = schedule_of(config, steps);
   options.ladder.min_micro_batch = config.whole("min_batch_size");
+  if (config.is_given("margin")) {
+    const ShareOrBytes margin = config.share_or_bytes("margin");
+    options.ladder.room = {.least = margin.bytes, .share = margin.share.value_or(0)};
+  }
   options.ladder.max_retries = static_cast<int>(config.whole("max_retries"));
   options.plan.micro_batch = config.whole("batch_size");
   options.plan.checkpointing = config.text("gradient_checkpointing") == "true";

@@ -16,11 +16,16 @@ namespace {
   const auto bytes = [](const std::optional<Bytes>& one) {
     return one ? to_string(*one) : std::string("some");
   };
+  const bool had_room = judgement.asked && judgement.free && *judgement.asked <= *judgement.free;
   throw OutOfMemoryError(
       Complaint{{},
-                "the model does not fit on " + device.str() + ": " + bytes(judgement.asked) +
-                    " more were needed, and " + bytes(judgement.free) +
-                    " are free; try a larger card, a smaller model, or model=lora"},
+                had_room
+                    ? "no model could be made on " + device.str() + ": a request of " +
+                          bytes(judgement.asked) + " was refused, although " +
+                          bytes(judgement.free) + " are free; try again"
+                    : "the model does not fit on " + device.str() + ": " + bytes(judgement.asked) +
+                          " more were needed, and " + bytes(judgement.free) +
+                          " are free; try a larger card, a smaller model, or model=lora"},
       Bytes{0});
 }
 

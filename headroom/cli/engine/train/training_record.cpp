@@ -65,7 +65,10 @@ TrainingRecord::TrainingRecord(const Json& request, const TrainingMachine& machi
   recorder_ = std::make_unique<trace::Recorder>(trace::RecorderOptions{is_kept ? 0U : 1U});
   history_ = std::make_unique<memory::History>(machine.own, *recorder_);
   std::vector<sim::Injector> all;
-  for (const std::string& one : injected) all.push_back(sim::parse_injection(one, lift_));
+  for (const std::string& one : injected) {
+    injected_.emplace_back(one, sim::Happened());
+    all.push_back(sim::noted(sim::parse_injection(one, lift_), injected_.back().second));
+  }
   if (!all.empty())
     injection_ = std::make_unique<sim::InjectionScope>(*machine.box(), sim::any_of(all));
 }
@@ -110,7 +113,14 @@ std::vector<trace::Event> TrainingRecord::events() const {
   return all;
 }
 
-void TrainingRecord::write(const std::vector<std::string>& notes) {
+std::vector<std::string> TrainingRecord::not_injected() const {
+  std::vector<std::string> all;
+  for (const auto& [text, happened] : injected_)
+    if (!happened.at_all()) all.push_back(text);
+  return all;
+}
+
+void TrainingRecord::write(const std::vector<std::string>& notes, bool survived) {
   if (!history_) return;
   history_.reset();
   if (device_.is_cuda()) about_.capacity = memory::get_gpu_memory_stats(device_).total;
@@ -122,7 +132,8 @@ void TrainingRecord::write(const std::vector<std::string>& notes) {
     writer.close();
   }
   if (!snapshot_.empty()) trace::export_snapshot(snapshot_, *read());
-  if (!html_.empty()) trace::export_page(html_, *read(), {}, {.title = title_, .notes = notes});
+  if (!html_.empty())
+    trace::export_page(html_, *read(), {}, {.title = title_, .notes = notes, .survived = survived});
   tell_of_outputs("train", {trace_, snapshot_, html_});
 }
 

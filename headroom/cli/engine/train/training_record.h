@@ -31,9 +31,11 @@ class TrainingRecord {
   // Notes which of the tensors that live now are parameters, buffers, gradients and optimizer
   // states; before write().
   void know(const TrainingJob& job);
-  // Writes the files that were asked for; `notes` are sentences for the page. Once; later calls do
-  // nothing. Throws WriteError.
-  void write(const std::vector<std::string>& notes);
+  // Writes the files that were asked for; `notes` are sentences for the page, which says of refused
+  // requests that the run `survived` them. Once; later calls do nothing. Throws WriteError.
+  void write(const std::vector<std::string>& notes, bool survived = false);
+  // The disturbances that were asked for and have not happened.
+  [[nodiscard]] std::vector<std::string> not_injected() const;
 
  private:
   c10::Device device_;
@@ -43,6 +45,7 @@ class TrainingRecord {
   std::unordered_map<std::uint64_t, trace::Category> known_;  // by address
   std::unique_ptr<trace::Recorder> recorder_;
   std::unique_ptr<memory::History> history_;
+  std::vector<std::pair<std::string, sim::Happened>> injected_;
   std::unique_ptr<sim::InjectionScope> injection_;
 
   void know(const at::Tensor& tensor, trace::Category category);

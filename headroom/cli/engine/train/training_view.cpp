@@ -5,7 +5,6 @@
 
 #include "headroom/base/text.h"
 #include "headroom/base/time.h"
-#include "headroom/memory/memory_statistics.h"
 
 namespace headroom::cli {
 namespace {
@@ -60,22 +59,6 @@ void TrainingView::show_evaluation(const train::Evaluated& result, std::int64_t 
       "evaluation after step " + std::to_string(step) + ": loss " + number("%.4f", result.loss);
   if (result.accuracy) text += ", accuracy " + number("%.2f %%", 100 * *result.accuracy);
   say(text);
-}
-
-std::string plan_line(train::Step& step, train::Plan plan, std::int64_t rows) {
-  const std::int64_t parts = count_of_parts(plan, rows);
-  plan.micro_batch = largest_part(plan, rows);
-  std::string text = "a step of " + std::to_string(rows) + " rows runs " +
-                     (parts == 1 ? "at once" : "in " + std::to_string(parts) + " parts") + ": " +
-                     to_string(plan);
-  const train::Prices* const prices = step.prices();
-  if (prices == nullptr) return text + "; its memory is not known (" + step.why_unpriced() + ")";
-  const auto needed = prices->needed(plan, {.rows = rows});
-  const auto room = memory::get_gpu_memory_stats(step.device()).obtainable();
-  if (!needed || !room) return text + (needed ? "; needs " + to_string(*needed) : "");
-  return text + "; needs " + to_string(*needed) +
-         (*needed <= *room ? " of " + to_string(*room) + " that are free"
-                           : ", and only " + to_string(*room) + " are free");
 }
 
 }  // namespace headroom::cli

@@ -24,7 +24,4 @@ class TrainingView {
   ProgressLine line_{10};
 };
 
-// Before the first step: how the batch will run, and what that needs.
-[[nodiscard]] std::string plan_line(train::Step& step, train::Plan plan, std::int64_t rows);
-
 }  // namespace headroom::cli

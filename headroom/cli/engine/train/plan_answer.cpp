@@ -1,0 +1,75 @@
+#include "headroom/cli/engine/train/plan_answer.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "headroom/base/text.h"
+#include "headroom/base/time.h"
+#include "headroom/forecast/step_time.h"
+#include "headroom/memory/memory_statistics.h"
+
+namespace headroom::cli {
+
+PlanAnswer plan_answer(train::Step& step, std::int64_t rows) {
+  PlanAnswer answer{.rows = rows, .plan = step.first_plan(rows), .allowed_by = {}};
+  answer.plan.micro_batch = largest_part(answer.plan, rows);
+  answer.why_unpriced = step.why_unpriced();
+  if (step.prices() == nullptr) return answer;
+  answer.needed = step.prices()->needed(answer.plan, {.rows = rows});
+  answer.free = memory::get_gpu_memory_stats(step.device()).obtainable();
+  answer.fits = !answer.needed || !answer.free || *answer.needed <= *answer.free;
+  const auto allowed = step.least_plan(rows), any = step.least_plan(rows, 1);
+  if (answer.fits || !allowed || !any) return answer;
+  const bool is_allowed = allowed->needed <= any->needed;
+  answer.plan = is_allowed ? allowed->plan : any->plan;
+  answer.needed = std::min(allowed->needed, any->needed);
+  if (!is_allowed) answer.allowed_by = "min_batch_size=" + std::to_string(any->plan.micro_batch);
+  return answer;
+}
+
+std::string to_string(const PlanAnswer& answer) {
+  const std::string rows = "a step of " + std::to_string(answer.rows) + " rows ";
+  const std::string plan = to_string(answer.plan);
+  if (!answer.fits && *answer.needed <= *answer.free)
+    return rows + "does not fit; with " + answer.allowed_by + " it does: " + plan + " needs " +
+           to_string(*answer.needed) + " of " + to_string(*answer.free) + " that are free";
+  if (!answer.fits)
+    return rows + "does not fit: it needs at least " + to_string(*answer.needed) + ", with " +
+           plan + (answer.allowed_by.empty() ? "" : ", which " + answer.allowed_by + " allows") +
+           ", and only " + to_string(*answer.free) + " are free";
+  const std::int64_t parts = count_of_parts(answer.plan, answer.rows);
+  std::string text =
+      rows + "runs " + (parts == 1 ? "at once: " : "in " + std::to_string(parts) + " parts: ");
+  text += plan;
+  if (!answer.why_unpriced.empty())
+    return text + "; its memory is not known (" + answer.why_unpriced + ")";
+  if (!answer.needed) return text;
+  text += "; needs " + to_string(*answer.needed);
+  return answer.free ? text + " of " + to_string(*answer.free) + " that are free" : text;
+}
+
+double step_seconds(const model::ModelConfig& config, model::Settings settings,
+                    const train::Plan& plan, std::int64_t rows, const gpu::CatalogueCard* card) {
+  if (plan.checkpointing && settings.checkpoint_every == 0) settings.checkpoint_every = 1;
+  if (plan.fused_loss) settings.loss = model::LossForm::fused;
+  settings.offload.activations = settings.offload.activations || plan.offload;
+  settings.accumulation = count_of_parts(plan, rows);
+  const auto with_parts_of = [&](std::int64_t part) {
+    settings.batch = part;
+    return forecast::step_seconds(forecast::forecast_of(config, settings), card);
+  };
+  // The parts differ by a row at most.
+  const double larger = static_cast<double>(rows % settings.accumulation) /
+                        static_cast<double>(settings.accumulation);
+  const double smaller = (1 - larger) * with_parts_of(smallest_part(plan, rows));
+  return larger > 0 ? smaller + larger * with_parts_of(largest_part(plan, rows)) : smaller;
+}
+
+std::string step_time_text(double seconds) {
+  if (seconds >= 0.95) return duration_text(Seconds(seconds));
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2g ms", std::max(1000 * seconds, 0.01));
+  return seconds >= 0.0995 ? std::to_string(static_cast<int>(1000 * seconds + 0.5)) + " ms" : text;
+}
+
+}  // namespace headroom::cli
