@@ -85,7 +85,10 @@ class Seeker {
       return remember(std::move(machine), before);
     };
     once.usable = [this](const gpu::Card& card) { return usable(card); };
-    once.recent_ends = [this](const gpu::Machine& machine) { return unconfirmed(machine); };
+    doubtful_.clear();
+    once.recent_ends = [this](const gpu::Machine& machine) {
+      return doubtful_ = unconfirmed(machine);
+    };
     gpu::DeviceRequest request = request_;
     request.allow_cpu = allow_cpu;
     gpu::WaitResult result = wait_for_gpu(sampler_, request, once);
@@ -109,6 +112,7 @@ class Seeker {
     cards_.clear();
     for (const gpu::Card& card : mine.cards)
       if (!card.mig_enabled) cards_.push_back(card.uuid);
+    mine_ = mine;
     return mine;
   }
 
@@ -156,18 +160,36 @@ class Seeker {
     return {};
   }
 
-  std::optional<Lease> take(const gpu::Selection& selection) {
+  // Jobs that looked at the same moment all saw the same card as the best. In its turn each one
+  // chooses again, beside the leases that were taken since, so they spread over the cards.
+  [[nodiscard]] std::vector<gpu::Selection::Pick> best_of(const Rooms& left,
+                                                          const gpu::Selection& selection) const {
+    const auto seen = [&](const gpu::Card& card) -> std::optional<Bytes> {
+      for (const auto& pick : selection.picked)
+        if (pick.card.uuid == card.uuid) return pick.usable;
+      return doubtful_.contains(card.uuid) ? std::nullopt : options_.usable(card);
+    };
+    const auto room = [&](const gpu::Card& card) -> std::optional<Bytes> {
+      const auto found = left.find(card.uuid);
+      const auto most = seen(card);
+      if (found == left.end() || !most) return {};
+      return std::min(found->second, *most);
+    };
+    return find_best_device(mine_, request_, room).picked;
+  }
+
+  std::optional<Lease> take(gpu::Selection& selection) {
     const Directory::Turn turn = directory_.take_turn(Seconds(3.0), options_.cancel);
     const Contents now = turn.contents();
     const Rooms left = left_by_earlier(rooms_of(look_, now), now.waiting, id(), now.grants);
+    selection.picked = best_of(left, selection);
+    if (selection.picked.empty()) return {};
     Claim claim;
     claim.ticket = place_ ? place_->ticket() : 0;
     claim.user = user_;
     claim.command = command_;
     for (const auto& pick : selection.picked) {
-      const auto room = left.find(pick.card.uuid);
-      if (room == left.end() || room->second < request_.need) return {};
-      const Bytes all = std::min({room->second, pick.usable, most_of_each(now)});
+      const Bytes all = std::min(pick.usable, most_of_each(now));
       claim.shares.push_back({pick.card.uuid, amount_ == Amount::all_usable ? all : request_.need});
     }
     not_allowed_ = over_limit(now, claim).value_or("");
@@ -305,7 +327,9 @@ class Seeker {
 
   // From the last look:
   Look look_;
-  Rooms rooms_, left_;  // in total, and after earlier waiters
+  gpu::Machine mine_;             // the cards that may be picked
+  std::set<gpu::Uuid> doubtful_;  // of them, those that need a second sample
+  Rooms rooms_, left_;            // in total, and after earlier waiters
   std::vector<gpu::Uuid> cards_;
   std::map<gpu::Uuid, Clock::time_point> free_since_;
   Seconds cost_{0};  // of its first sample

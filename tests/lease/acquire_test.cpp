@@ -6,7 +6,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <barrier>
+#include <set>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "headroom/base/error.h"
 #include "headroom/gpu/simulated.h"
@@ -124,6 +129,34 @@ TEST_F(Acquire, SeveralCardsAreLeasedTogetherOrNotAtAll) {
   EXPECT_THAT(two.lease->claim().shares, SizeIs(2));
   EXPECT_FALSE(acquire({.need = 10_GiB, .count = 3}).lease);
   EXPECT_THAT(directory_.contents().leases, SizeIs(2));
+}
+
+// Eight jobs that a script started together all saw card 0 as the freest, and four of eight cards
+// stayed idle: each one looked before the first lease was there. Here all look before any takes.
+TEST_F(Acquire, JobsThatLookTogetherSpreadOverTheCards) {
+  constexpr int kJobs = 8;
+  cards_->count = kJobs;
+  std::barrier looked(kJobs);
+  std::array<Acquired, kJobs> got;
+  {
+    std::vector<std::jthread> jobs;
+    for (int i = 0; i < kJobs; ++i)
+      jobs.emplace_back([&, i] {
+        gpu::WaitOptions options;
+        options.recent_ends = [&, first = true](const gpu::Machine&) mutable {
+          if (std::exchange(first, false)) looked.arrive_and_wait();
+          return std::set<gpu::Uuid>{};
+        };
+        got.at(static_cast<std::size_t>(i)) = acquire({.need = 10_GiB}, options);
+      });
+  }
+  std::set<gpu::Uuid> cards;
+  for (const Acquired& one : got) {
+    ASSERT_TRUE(one.lease) << one.wait.selection.sentence;
+    cards.insert(one.lease->claim().shares.at(0).card);
+    EXPECT_EQ(one.wait.selection.picked.at(0).card.uuid, one.lease->claim().shares.at(0).card);
+  }
+  EXPECT_THAT(cards, SizeIs(kJobs));
 }
 
 TEST_F(Acquire, ExcludedCardsAreNotLeased) {
