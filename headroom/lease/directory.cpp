@@ -211,6 +211,18 @@ Lease Directory::Turn::make_lease(Claim claim, const Contents& now) const {
   return lease;
 }
 
+void Directory::Turn::change_lease(Lease& lease, std::vector<Share> shares) const {
+  if (lease.ended_by()) throw UsageError("lease", "lease " + lease.claim().id + " was ended");
+  Claim claim = lease.claim();
+  claim.shares = std::move(shares);
+  const std::string name = claim.id + ".lease";
+  const int file =
+      detail::make_locked_file(folder_, name, detail::text_of(claim), /*may_replace=*/true);
+  ::fcntl(file, F_SETFD, 0);
+  claim.file = number_of(file);
+  lease = Lease(std::move(claim), file, folder_ / name);
+}
+
 PlaceInQueue Directory::Turn::join_queue(Waiter waiter, const Contents& now) const {
   waiter.ticket = 0;
   sign(waiter, now);

@@ -104,6 +104,11 @@ class Directory {
     [[nodiscard]] Lease make_lease(Claim claim, const Contents& now) const;
     [[nodiscard]] PlaceInQueue join_queue(Waiter waiter, const Contents& now) const;
 
+    // Gives a lease of this process other shares; its identifier stays. Other holders of the former
+    // descriptor keep nothing. Throws WriteError, or UsageError for a lease that was ended, and
+    // then changes nothing.
+    void change_lease(Lease& lease, std::vector<Share> shares) const;
+
     // Ends a lease that other processes hold: removes its file and notes in it who did that. Its
     // processes keep their memory, which then counts as a stranger's. Throws WriteError for a lease
     // of another user (root may end any), UsageError if it has ended already.

@@ -28,6 +28,14 @@ bool is_this_pid_namespace(std::uint64_t pid_namespace) {
   return pid_namespace != 0 && pid_namespace == this_pid_namespace();
 }
 
+std::optional<Lease> Lease::inherited(Claim claim, int descriptor, std::filesystem::path file) {
+  struct stat facts {};
+  const bool is_it =
+      ::fstat(descriptor, &facts) == 0 && FileNumber{facts.st_dev, facts.st_ino} == claim.file;
+  if (!is_it) return {};
+  return Lease(std::move(claim), descriptor, std::move(file));
+}
+
 Lease& Lease::operator=(Lease&& other) noexcept {
   std::swap(claim_, other.claim_);
   std::swap(descriptor_, other.descriptor_);

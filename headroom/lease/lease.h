@@ -83,6 +83,10 @@ class Lease {
   Lease(Lease&& other) noexcept = default;
   Lease& operator=(Lease&& other) noexcept;  // swaps: the former lease ends when `other` does
 
+  // The lease that this process inherited with the descriptor, as `claim` of a folder describes it.
+  [[nodiscard]] static std::optional<Lease> inherited(Claim claim, int descriptor,
+                                                      std::filesystem::path file);
+
   [[nodiscard]] const Claim& claim() const { return claim_; }
   // Without O_CLOEXEC: each program that this process starts inherits it, and keeps the lease.
   [[nodiscard]] int descriptor() const { return descriptor_.get(); }

@@ -31,6 +31,12 @@ Bytes margin_of(const gpu::Card& card) {
   return card.simulated ? Bytes{0} : kMargin;
 }
 
+Bytes usable_when_empty(const gpu::Card& card) {
+  if (!card.memory) return Bytes{0};
+  return std::max(Bytes{0},
+                  card.memory->total - card.memory->reserved.value_or(Bytes{0}) - margin_of(card));
+}
+
 Look look_at(gpu::Machine machine, Contents before) {
   for (gpu::Card& card : machine.cards) card.withheld.always = margin_of(card);
   Look look{.machine = std::move(machine), .before = std::move(before), .used = {}, .lease_of = {}};

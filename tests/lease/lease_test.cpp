@@ -9,6 +9,7 @@
 
 #include <fstream>
 
+#include "headroom/base/error.h"
 #include "headroom/base/file.h"
 #include "headroom/lease/detail/locked_file.h"
 #include "headroom/lease/detail/point.h"
@@ -53,6 +54,44 @@ TEST_F(LeaseFolder, ALeaseMovesWithItsObject) {
   second = lease();
   ASSERT_THAT(directory_.contents().leases, SizeIs(1));
   EXPECT_NE(directory_.contents().leases[0].id, id);
+}
+
+// A training that reserved memory for its plain batch kept all of it, although its plan used half.
+TEST_F(LeaseFolder, ALeaseCanChangeItsShares) {
+  Lease mine = lease();
+  const std::string id = mine.claim().id;
+  {
+    const Directory::Turn turn = directory_.take_turn();
+    turn.change_lease(mine, {{uuid_of(0), 3_GiB}, {uuid_of(1), 1_GiB}});
+  }
+  const Contents now = directory_.contents();
+  ASSERT_THAT(now.leases, SizeIs(1));
+  EXPECT_EQ(now.leases[0].id, id);
+  EXPECT_EQ(reserved_on(now.leases[0], uuid_of(0)), 3_GiB);
+  EXPECT_EQ(reserved_on(now.leases[0], uuid_of(1)), 1_GiB);
+  EXPECT_EQ(now.leases[0].file, mine.claim().file);
+  EXPECT_THAT(files(), SizeIs(1)) << "and no temporary one";
+}
+
+TEST_F(LeaseFolder, AnEndedLeaseCannotChange) {
+  Lease mine = lease();
+  const Directory::Turn turn = directory_.take_turn();
+  turn.end_lease(mine.claim());
+  EXPECT_THROW(turn.change_lease(mine, {{uuid_of(0), 1_GiB}}), UsageError);
+  EXPECT_THAT(turn.contents().leases, IsEmpty());
+}
+
+// headroom-engine continues the lease of the `headroom train` that became it.
+TEST_F(LeaseFolder, AnInheritedDescriptorIsTheLeaseAgain) {
+  Lease made = lease();
+  const Claim claim = directory_.contents().leases.at(0);
+  const auto path = directory_.path() / (claim.id + ".lease");
+  const int descriptor = ::dup(made.descriptor());
+  auto again = Lease::inherited(claim, descriptor, path);
+  ASSERT_TRUE(again);
+  made = std::move(*again);
+  EXPECT_THAT(directory_.contents().leases, SizeIs(1));
+  EXPECT_FALSE(Lease::inherited(claim, STDIN_FILENO, path));
 }
 
 TEST_F(LeaseFolder, TheKernelEndsALeaseWhoseHolderIsKilled) {

@@ -71,7 +71,8 @@ bool is_locked(const fs::path& path) {
   return locked;
 }
 
-int make_locked_file(const fs::path& folder, const std::string& name, std::string_view content) {
+int make_locked_file(const fs::path& folder, const std::string& name, std::string_view content,
+                     bool may_replace) {
   const fs::path path = folder / name;
   const auto [temporary, file] = make_temporary(folder, name);
   pass(Point::file_made);
@@ -81,8 +82,11 @@ int make_locked_file(const fs::path& folder, const std::string& name, std::strin
     pass(Point::file_locked);
     write_all(file, content, path);
     pass(Point::file_written);
-    if (::fchmod(file, 0644) != 0 || !rename_to_new(temporary, path))
-      throw_write_error(path, errno);
+    const auto has_its_name = [&] {
+      return may_replace ? ::rename(temporary.c_str(), path.c_str()) == 0
+                         : rename_to_new(temporary, path);
+    };
+    if (::fchmod(file, 0644) != 0 || !has_its_name()) throw_write_error(path, errno);
   } catch (...) {
     ::unlink(temporary.c_str());
     ::close(file);

@@ -20,9 +20,10 @@ inline constexpr std::string_view kEndedBy = "ended by ";
 [[nodiscard]] bool is_locked(const std::filesystem::path& path);
 
 // Makes `folder`/`name` with this content, invisible until it is complete and locked. Returns its
-// descriptor, with O_CLOEXEC. Throws WriteError and then leaves no file.
+// descriptor, with O_CLOEXEC. Throws WriteError and then leaves no file. `may_replace`: takes the
+// place of a file with this name, which must be the caller's own.
 [[nodiscard]] int make_locked_file(const std::filesystem::path& folder, const std::string& name,
-                                   std::string_view content);
+                                   std::string_view content, bool may_replace = false);
 
 // Throws the WriteError for `error`, an errno.
 [[noreturn]] void throw_write_error(const std::filesystem::path& path, int error);
