@@ -31,6 +31,9 @@ class CudaMemory final : public AcceleratorMemory {
     const auto [free, total] = cuda_functions().memory_info(index);
     return FreeAndTotal{free, total, cuda_functions().memory_fraction(index)};
   }
+  void set_share(int index, double share) override {
+    cuda_functions().set_memory_fraction(index, share);
+  }
   void synchronize(int index) override {
     if (cuda_functions().has_context(index)) cuda_functions().synchronize(index);
   }

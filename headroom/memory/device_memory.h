@@ -40,6 +40,9 @@ class DeviceMemory {
   virtual void reset_peaks(int index) = 0;
   // Empty if the card has no context, because asking would create one.
   [[nodiscard]] virtual std::optional<FreeAndTotal> free_and_total(int index) = 0;
+  // Limits what this process may reserve of the device to a share of its total, which
+  // free_and_total() shows from then on; 1: no limit. A CPU has none.
+  virtual void set_share(int /*index*/, double /*share*/) {}
   // Empties the caches of all devices of the kind.
   virtual void empty_cache() = 0;
   virtual void synchronize(int index) = 0;

@@ -45,6 +45,17 @@ GpuMemoryStats get_gpu_memory_stats(c10::Device device) {
   return stats;
 }
 
+// A quarter of a byte more than asked: the share of the total is cut to whole bytes again.
+std::optional<Bytes> set_memory_limit(c10::Device device, std::optional<Bytes> most) {
+  const GpuMemoryStats before = get_gpu_memory_stats(device);
+  if (!before.total || before.device.is_cpu()) return before.limit;
+  const double total = static_cast<double>(before.total->count);
+  const double share =
+      most ? (static_cast<double>(std::max(*most, Bytes{0}).count) + 0.25) / total : 1.0;
+  memory_of(before.device).set_share(before.device.index(), std::min(share, 1.0));
+  return before.limit;
+}
+
 void reset_peak_memory_stats(c10::Device device) {
   device = concrete(device);
   (void)memory_of(device).statistics(device.index());  // throws for a CPU that is not counted

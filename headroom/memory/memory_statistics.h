@@ -48,6 +48,11 @@ struct GpuMemoryStats {
 // Throws UsageError for a device that does not exist, or a CPU that is not counted.
 [[nodiscard]] GpuMemoryStats get_gpu_memory_stats(c10::Device device);
 
+// From now on this process may reserve at most so much of a card; empty: all of it. A request
+// beyond that fails as on a full card. Returns the limit from before. Throws like
+// get_gpu_memory_stats().
+std::optional<Bytes> set_memory_limit(c10::Device device, std::optional<Bytes> most);
+
 // Restarts peaks from current usage. Open GpuMemoryScopes keep their own peaks; a reset through
 // LibTorch itself loses those, too.
 void reset_peak_memory_stats(c10::Device device);

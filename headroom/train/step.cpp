@@ -3,6 +3,7 @@
 #include <c10/util/Exception.h>
 #include <torch/nn/module.h>
 
+#include <algorithm>
 #include <array>
 #include <exception>
 #include <limits>
@@ -31,6 +32,7 @@ class Step::State {
                                                      std::optional<std::int64_t> least) const;
   std::optional<Event> shrink(std::int64_t rows);
   void set_plan(const Plan& given);
+  [[nodiscard]] std::optional<Bytes> usable() const { return card_of(memory_now()); }
 
   detail::Transaction transaction;
   Plan plan;
@@ -41,8 +43,9 @@ class Step::State {
  private:
   [[nodiscard]] Work work_of(const Tensors& batch) const;
   [[nodiscard]] std::optional<memory::GpuMemoryStats> memory_now() const;
-  [[nodiscard]] static std::optional<Bytes> card_of(
-      const std::optional<memory::GpuMemoryStats>& now);
+  [[nodiscard]] std::optional<Bytes> card_of(
+      const std::optional<memory::GpuMemoryStats>& now) const;
+  [[nodiscard]] bool reserve(const Work& work) const;
   void price(const Tensors& batch);
   [[nodiscard]] Failure failure_of(const oom::Judgement& judgement, const Work& work) const;
   [[nodiscard]] Event event_of(const Failure& failure) const;
@@ -157,17 +160,31 @@ std::optional<memory::GpuMemoryStats> Step::State::memory_now() const {
   return memory::get_gpu_memory_stats(transaction.device());
 }
 
-std::optional<Bytes> Step::State::card_of(const std::optional<memory::GpuMemoryStats>& now) {
-  return now ? now->obtainable() : std::nullopt;
+// With a limit from outside, the allocator's own is only what that limit has granted so far.
+std::optional<Bytes> Step::State::card_of(const std::optional<memory::GpuMemoryStats>& now) const {
+  if (!now) return {};
+  const auto most = options_.usable ? options_.usable(now->device) : std::nullopt;
+  if (!most || !now->free) return now->obtainable();
+  return std::min(*now->free + now->reserved, *most);
+}
+
+bool Step::State::reserve(const Work& work) const {
+  const auto needed = options_.reserve && prices ? prices->needed(plan, work) : std::nullopt;
+  const c10::Device device = plan.device.empty() ? transaction.device() : c10::Device(plan.device);
+  return !needed || device.is_cpu() || options_.reserve(device, *needed);
 }
 
 Failure Step::State::failure_of(const oom::Judgement& judgement, const Work& work) const {
+  const auto now = memory_now();
+  auto free = judgement.free;
+  if (free && now && now->limit)
+    free = std::min(*free, std::max(Bytes{}, *now->limit - now->reserved));
   return {.plan = plan,
           .work = work,
           .asked = judgement.asked,
-          .free = judgement.free,
+          .free = free,
           .cached = judgement.cached,
-          .card = card_of(memory_now())};
+          .card = card_of(now)};
 }
 
 Event Step::State::event_of(const Failure& failure) const {
@@ -248,6 +265,7 @@ void Step::State::try_until_committed(const Tensors& batch, const Work& work, Co
     }
     if (!move) std::rethrow_exception(failed);
     take(*move, done.events);
+    static_cast<void>(reserve(work));  // without it the attempt fails, and the next is smaller
   }
   if (too_few > 0) ladder_.set_fewest_rows(too_few + 1);
   const std::int64_t fewest = smallest_part(plan, work.rows);
@@ -297,6 +315,11 @@ Committed Step::State::run(const Tensors& batch) {
   const auto before = memory_now();
   const Plan last = plan;
   if (const auto move = change_before(work, card_of(before))) take(*move, done.events);
+  if (!reserve(work) && options_.adapts)  // another job was faster
+    if (const auto move = adaptation_->before(plan, work, usable())) {
+      take(*move, done.events);
+      static_cast<void>(reserve(work));
+    }
   const Plan begun = plan;
   ladder_.begin_step();
   try {
@@ -364,6 +387,9 @@ const Prices* Step::prices() const {
 }
 const std::string& Step::why_unpriced() const {
   return state_->why_unpriced;
+}
+std::optional<Bytes> Step::usable() const {
+  return state_->usable();
 }
 const Failure* Step::last_failure() const {
   return state_->last_failure ? &*state_->last_failure : nullptr;

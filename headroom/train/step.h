@@ -109,6 +109,10 @@ class Step {
   [[nodiscard]] const Prices* prices() const;
   [[nodiscard]] const std::string& why_unpriced() const;
 
+  // What this process could have of the step's device now, and a plan has to fit into: what it
+  // holds, what is free, at most what StepOptions::usable allows. Nothing: a CPU, or not known.
+  [[nodiscard]] std::optional<Bytes> usable() const;
+
   // The last attempt that ran out of memory; null: none did.
   [[nodiscard]] const Failure* last_failure() const;
 

@@ -1,6 +1,7 @@
 // Settings of a training step, all optional.
 #pragma once
 
+#include <c10/core/Device.h>
 #include <c10/core/ScalarType.h>
 
 #include <functional>
@@ -29,6 +30,12 @@ struct StepOptions {
   bool prices = true;
   // False: the plan changes only when an attempt has failed, and never back.
   bool adapts = true;
+  // Most bytes that this process may reserve of a device, where something beside the device limits
+  // it, such as a lease. Asked before each step and after each failure; nothing: no such limit.
+  std::function<std::optional<Bytes>(c10::Device)> usable = {};
+  // Called before an attempt with what its plan needs of a device, where that is known: the time to
+  // make a lease as large. False: it is not to be had now, and the step takes a plan for what is.
+  std::function<bool(c10::Device, Bytes)> reserve = {};
   std::int64_t grow_after = 10;  // steps without trouble, before a faster plan is tried
   // Asked when no plan is left, between attempts: may wait until there is more memory, and tells
   // whether to try again. Empty: the step throws.

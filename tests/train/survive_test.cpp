@@ -116,6 +116,40 @@ TEST(Survive, SeesALimitOnItsShareOfTheCard) {
   EXPECT_LT(done.plan.micro_batch, kBatch);
 }
 
+// A training planned with all that was free, and took what other jobs had reserved.
+TEST(Survive, APlanFitsIntoWhatALeaseAllowsOfTheCard) {
+  const sim::Simulation box = sim::simulate("288MiB", {.mode = sim::Mode::compute});
+  StepOptions options = kPriced;
+  std::vector<Bytes> reserved;
+  options.usable = [](c10::Device) { return 72_MiB; };
+  options.reserve = [&](c10::Device, Bytes bytes) {
+    reserved.push_back(bytes);
+    return true;
+  };
+  Training run = text(box.device(0), options);
+  const Committed done = run.step->run(tokens(kBatch, kLength));
+  EXPECT_EQ(done.attempts, 1);
+  EXPECT_EQ(run.step->usable(), 72_MiB);
+  ASSERT_EQ(reserved.size(), 1U);
+  EXPECT_EQ(reserved[0], run.step->prices()->needed(done.plan, {.rows = kBatch}));
+  EXPECT_LE(reserved[0], 72_MiB);
+}
+
+TEST(Survive, ALeaseThatCannotGrowMakesThePlanSmaller) {
+  const sim::Simulation box = sim::simulate("288MiB", {.mode = sim::Mode::compute});
+  StepOptions options = kPriced;
+  Bytes most = 288_MiB;
+  options.usable = [&](c10::Device) { return most; };
+  options.reserve = [&](c10::Device, Bytes bytes) {
+    if (bytes > 72_MiB) most = 72_MiB;  // another job took the rest at this moment
+    return bytes <= most;
+  };
+  Training run = text(box.device(0), options);
+  const Committed done = run.step->run(tokens(kBatch, kLength));
+  EXPECT_EQ(done.attempts, 1);
+  EXPECT_LE(run.step->prices()->needed(done.plan, {.rows = kBatch}).value(), 72_MiB);
+}
+
 TEST(Survive, TakesCheckpointingWhenNoMicroBatchFits) {
   const sim::Simulation box = sim::simulate("80MiB", {.mode = sim::Mode::compute});
   StepOptions options = kPriced;

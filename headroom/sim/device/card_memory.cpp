@@ -31,6 +31,8 @@ class CardMemory final : public memory::AcceleratorMemory {
     return memory;
   }
 
+  void set_share(int index, double share) override { card_at(index).set_memory_fraction(share); }
+
   void change_settings(std::string_view text) override {
     for (int i = 0; i < card_count(); ++i) card_at(i).change_settings(text);
   }
