@@ -83,6 +83,9 @@ Optimizer::Optimizer(const std::vector<Part>& groups, OptimizerForm form) : form
     group_ends_.push_back(parameters_.size());
     learning_rates_.push_back(group.learning_rate);
   }
+  if (parameters_.empty())
+    throw UsageError(
+        expectation("Optimizer", "parameters to train", "none", "the model's parameters()"));
   states_.resize(parameters_.size());
   has_run_.resize(parameters_.size());
   is_reserved_.resize(parameters_.size());

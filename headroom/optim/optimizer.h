@@ -1,8 +1,8 @@
 // PyTorch's Python optimizers, operation for operation, with their temporaries and lifetimes: a
 // step allocates what Python's step allocates, at the same moments. C++'s torch::optim has loops of
 // its own, and no other form.
-// Source: torch/optim/{sgd,adam,adamw,_adafactor}.py of PyTorch 2.11, and transformers.optimization
-// of 4.57.6.
+// Source: torch/optim/{sgd,adam,adamw,rmsprop,_adafactor}.py of PyTorch 2.11, and
+// transformers.optimization of 4.57.6.
 //
 //   const auto optimizer = optim::make_adamw(model->module().parameters());
 //   loss.backward();
@@ -26,8 +26,11 @@
 // One thing differs: Python makes some state between the updates of two parameters (SGD's first
 // step, transformers' Adafactor). Here all state is made before the first update.
 //
+// from_torch.h takes over an optimizer of torch::optim, with its states.
+//
 // Not supported: maximize, capturable, differentiable, hyperparameters given as tensors, complex
-// parameters.
+// parameters. Adagrad and LBFGS have no counterpart here. A parameter that requires no gradient is
+// left alone until it does.
 //
 // Threads: one optimizer, one thread at a time.
 #pragma once
@@ -90,8 +93,8 @@ class Optimizer {
   void reserve();
   // step() without a single request to the device's allocator, and without waiting for the device.
   // Needs reserve() before. Throws UsageError for a parameter with a gradient that has not been
-  // reserved, or unless can_commit(): the fused forms can, and torch.optim's Adafactor, which sums
-  // in another order than in step().
+  // reserved, or unless can_commit(): the fused forms can, and RMSprop and torch.optim's Adafactor
+  // in every form. Adafactor sums in another order than in step().
   void commit(const GradientScale& scale = {});
   [[nodiscard]] virtual bool can_commit() const { return form_ == OptimizerForm::fused; }
 
@@ -174,7 +177,7 @@ class Optimizer {
 };
 
 // ---- The kinds, with PyTorch's defaults. `form` defaults to PyTorch's default on a GPU. Each
-// function throws UsageError for numbers that PyTorch refuses, too.
+// function throws UsageError for what PyTorch refuses, too: such numbers, and no parameters.
 
 struct SgdOptions {
   double learning_rate = 1e-3;
@@ -200,6 +203,18 @@ struct AdamWOptions {
   double epsilon = 1e-8;
   double weight_decay = 1e-2;  // subtracted from the parameter
   bool amsgrad = false;
+  OptimizerForm form = OptimizerForm::foreach;
+};
+
+// It has no fused form. commit() computes as the loop does, in memory of the size of the largest
+// parameter that reserve() takes, and adds the weight decay to the gradients themselves.
+struct RmsPropOptions {
+  double learning_rate = 1e-2;
+  double alpha = 0.99;  // of the running mean of squares
+  double epsilon = 1e-8;
+  double weight_decay = 0;  // added to the gradient
+  double momentum = 0;      // if not 0, keeps a tensor as large as the parameter
+  bool centered = false;    // subtracts the squared mean gradient: one more such tensor
   OptimizerForm form = OptimizerForm::foreach;
 };
 
@@ -245,6 +260,10 @@ struct Group {
 [[nodiscard]] std::unique_ptr<Optimizer> make_adamw(std::vector<at::Tensor> parameters,
                                                     const AdamWOptions& options = {});
 [[nodiscard]] std::unique_ptr<Optimizer> make_adamw(const std::vector<Group<AdamWOptions>>& groups);
+[[nodiscard]] std::unique_ptr<Optimizer> make_rmsprop(std::vector<at::Tensor> parameters,
+                                                      const RmsPropOptions& options = {});
+[[nodiscard]] std::unique_ptr<Optimizer> make_rmsprop(
+    const std::vector<Group<RmsPropOptions>>& groups);
 [[nodiscard]] std::unique_ptr<Optimizer> make_adafactor(std::vector<at::Tensor> parameters,
                                                         const AdafactorOptions& options = {});
 [[nodiscard]] std::unique_ptr<Optimizer> make_adafactor(

@@ -54,6 +54,13 @@ const std::vector<Kind> kCommitting{
            of,
            {.momentum = 0.9, .dampening = 0.1, .weight_decay = 0.1, .form = OptimizerForm::fused});
      }},
+    {"rmsprop", [](const Tensors& of) { return make_rmsprop(of, {.form = OptimizerForm::loop}); }},
+    {"rmsprop_centered",
+     [](const Tensors& of) {
+       return make_rmsprop(
+           of,
+           {.weight_decay = 0.1, .momentum = 0.9, .centered = true, .form = OptimizerForm::loop});
+     }},
     {"adafactor", [](const Tensors& of) { return make_adafactor(of, {.weight_decay = 0.1}); },
      1e-5},
 };
@@ -133,6 +140,7 @@ TEST(Optimizer, CommitsOnlyInFormsThatCan) {
   EXPECT_THROW(fused->commit(), UsageError);  // before reserve()
   fused->reserve();
   fused->commit();
+  EXPECT_TRUE(make_rmsprop(start(at::kFloat))->can_commit());
   const auto adafactor = make_adafactor(start(at::kFloat));
   adafactor->reserve();
   EXPECT_THROW(adafactor->commit({{}, at::zeros({})}), UsageError);

@@ -56,6 +56,17 @@ SgdOptions sgds(const json& given, OptimizerForm form) {
   return options;
 }
 
+RmsPropOptions rmsprops(const json& given, OptimizerForm form) {
+  RmsPropOptions options;
+  set_common(options, given);
+  set(options.alpha, given, "alpha");
+  set(options.epsilon, given, "eps");
+  set(options.momentum, given, "momentum");
+  options.centered = given.value("centered", false);
+  options.form = form;
+  return options;
+}
+
 AdafactorOptions adafactors(const json& given, OptimizerForm form) {
   AdafactorOptions options;
   set_common(options, given);
@@ -124,6 +135,7 @@ std::unique_ptr<Optimizer> optimizer_of(const json& one, std::vector<at::Tensor>
   if (kind == "SGD") return make_sgd(std::move(parameters), sgds(options, form));
   if (kind == "Adam") return make_adam(std::move(parameters), adams<AdamOptions>(options, form));
   if (kind == "AdamW") return make_adamw(std::move(parameters), adams<AdamWOptions>(options, form));
+  if (kind == "RMSprop") return make_rmsprop(std::move(parameters), rmsprops(options, form));
   if (kind == "Adafactor") return make_adafactor(std::move(parameters), adafactors(options, form));
   return make_adafactor_hf(std::move(parameters), hugging_faces(options));
 }

@@ -47,13 +47,17 @@ TEST_P(Numbers, AreTheSameOnASimulatedCard) {
 INSTANTIATE_TEST_SUITE_P(Optim, Numbers, testing::ValuesIn(names()),
                          [](const auto& test) { return test.param; });
 
+bool has_no_fused_form(const std::string& name) {
+  return name.starts_with("adafactor") || name.starts_with("rmsprop");
+}
+
 class Forms : public testing::TestWithParam<std::string> {};
 
 // To 1e-6 of values around 1: they round in another order.
 TEST_P(Forms, ComputeTheSame) {
   const auto loop = trained(trained_case(GetParam() + "_loop"));
   for (const std::string form : {"foreach", "fused"}) {
-    if (form == "fused" && GetParam().starts_with("adafactor")) continue;
+    if (form == "fused" && has_no_fused_form(GetParam())) continue;
     SCOPED_TRACE(form);
     const auto other = trained(trained_case(GetParam() + "_" + form));
     for (std::size_t i = 0; i < loop->parameters().size(); ++i)
@@ -64,8 +68,9 @@ TEST_P(Forms, ComputeTheSame) {
 INSTANTIATE_TEST_SUITE_P(Optim, Forms,
                          testing::Values("sgd", "sgd_decay", "sgd_momentum", "sgd_dampening",
                                          "sgd_nesterov", "adam", "adam_decay", "adam_amsgrad",
-                                         "adamw", "adamw_decay", "adamw_amsgrad", "adafactor",
-                                         "adafactor_decay"),
+                                         "adamw", "adamw_decay", "adamw_amsgrad", "rmsprop",
+                                         "rmsprop_decay", "rmsprop_momentum", "rmsprop_centered",
+                                         "adafactor", "adafactor_decay"),
                          [](const auto& test) { return test.param; });
 
 // The command line's words stand for PyTorch's defaults.

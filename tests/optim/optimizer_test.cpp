@@ -86,8 +86,9 @@ TEST_P(SavedState, ContinuesBitForBit) {
 
 INSTANTIATE_TEST_SUITE_P(Optim, SavedState,
                          testing::Values("sgd_momentum_fused", "adam_amsgrad_foreach",
-                                         "adamw_bfloat16_fused", "adafactor_loop",
-                                         "adafactor_hf_bfloat16_loop", "adafactor_hf_warmup_loop"),
+                                         "adamw_bfloat16_fused", "rmsprop_centered_foreach",
+                                         "adafactor_loop", "adafactor_hf_bfloat16_loop",
+                                         "adafactor_hf_warmup_loop"),
                          [](const auto& test) { return test.param; });
 
 TEST(Optimizer, AWeightOfSparseGradientsNeedsSgd) {
@@ -107,6 +108,7 @@ TEST(Optimizer, AWeightOfSparseGradientsNeedsSgd) {
   const auto [parameters, form] = table(OptimizerForm::fused);
   EXPECT_THROW(make_sgd(parameters, {.form = form})->step(), UsageError);
   EXPECT_THROW(make_adamw(parameters)->step(), UsageError);
+  EXPECT_THROW(make_rmsprop(parameters)->step(), UsageError);
   EXPECT_THROW(make_adafactor(parameters)->step(), UsageError);
   EXPECT_THROW(make_adafactor_hf(parameters)->step(), UsageError);
 }
@@ -119,6 +121,9 @@ TEST(Optimizer, RefusesWhatPyTorchRefuses) {
                UsageError);
   EXPECT_THROW((void)make_adam({}, {.beta1 = 1}), UsageError);
   EXPECT_THROW((void)make_adamw({}, {.weight_decay = -0.1}), UsageError);
+  EXPECT_THROW((void)make_rmsprop({}, {.alpha = -0.1}), UsageError);
+  EXPECT_THROW((void)make_rmsprop({}, {.momentum = -0.1}), UsageError);
+  EXPECT_THROW((void)make_rmsprop({}, {.form = OptimizerForm::fused}), UsageError);
   EXPECT_THROW((void)make_adafactor({}, {.beta2_decay = 0.1}), UsageError);
   EXPECT_THROW((void)make_adafactor({}, {.clip = 0.5}), UsageError);
   EXPECT_THROW((void)make_adafactor({}, {.form = OptimizerForm::fused}), UsageError);

@@ -106,6 +106,10 @@ INSTANTIATE_TEST_SUITE_P(
           return make_sgd(of, {.momentum = 0.9, .weight_decay = 0.1, .form = OptimizerForm::loop});
         },
         [](Tensors of) { return make_sgd(of, {.momentum = 0.9, .form = OptimizerForm::fused}); },
+        [](Tensors of) { return make_rmsprop(of, {.weight_decay = 0.1, .momentum = 0.9}); },
+        [](Tensors of) {
+          return make_rmsprop(of, {.centered = true, .form = OptimizerForm::loop});
+        },
         [](Tensors of) { return make_adafactor(of, {}); },
         [](Tensors of) { return make_adafactor(of, {.form = OptimizerForm::foreach}); },
         [](Tensors of) { return make_adafactor_hf(of, {.beta1 = 0.9}); }));

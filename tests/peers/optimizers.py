@@ -60,6 +60,12 @@ def cases():
         yield from case(f"{name}_amsgrad", kind, every,
                         {"lr": 0.1, "betas": [0.5, 0.6], "eps": 1e-3, "amsgrad": True})
         yield from case(f"{name}_bfloat16", kind, every, {"lr": 0.1}, "bfloat16")
+    yield from case("rmsprop", "RMSprop", two, {})
+    yield from case("rmsprop_decay", "RMSprop", two, {"lr": 0.1, "weight_decay": 0.1, "alpha": 0.5})
+    yield from case("rmsprop_momentum", "RMSprop", two, {"lr": 0.1, "momentum": 0.9, "eps": 1e-3})
+    yield from case("rmsprop_centered", "RMSprop", two,
+                    {"lr": 0.1, "momentum": 0.5, "weight_decay": 0.1, "centered": True})
+    yield from case("rmsprop_bfloat16", "RMSprop", two, {"lr": 0.1}, "bfloat16")
     yield from case("adafactor", "Adafactor", two, {})
     yield from case("adafactor_decay", "Adafactor", two,
                     {"lr": 0.1, "weight_decay": 0.1, "beta2_decay": -0.5, "eps": [1e-4, 1e-2], "d": 2.0})
