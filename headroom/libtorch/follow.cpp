@@ -1,10 +1,12 @@
 #include "headroom/libtorch/follow.h"
 
 #include <ATen/ATen.h>
+#include <torch/csrc/autograd/graph_task.h>
 #include <torch/library.h>
 
 #include <mutex>
 #include <utility>
+#include <vector>
 
 #include "headroom/libtorch/detail/carried_key.h"
 #include "headroom/libtorch/set_data.h"
@@ -18,11 +20,16 @@ using detail::kCarriedKey;
 using Again = std::function<Tensor(const Tensor&, const Tensor&)>;
 using Bias = std::optional<Tensor>;
 
+struct Following {
+  Follower follower;
+  std::function<void()> otherwise;
+};
+
 // The backend metadata of a followed weight, and of weight.t().
 struct Carried final : c10::BackendMeta {
-  Carried(std::shared_ptr<const Follower> its, bool is_transposed)
-      : follower(std::move(its)), transposed(is_transposed) {}
-  const std::shared_ptr<const Follower> follower;
+  Carried(std::shared_ptr<const Following> its, bool is_transposed)
+      : following(std::move(its)), transposed(is_transposed) {}
+  const std::shared_ptr<const Following> following;
   const bool transposed;
 };
 
@@ -30,10 +37,16 @@ const Carried* carried(const Tensor& tensor) {
   return dynamic_cast<const Carried*>(tensor.unsafeGetTensorImpl()->get_backend_meta());
 }
 
-void attach(const Tensor& to, std::shared_ptr<const Follower> follower, bool transposed) {
+void attach(const Tensor& to, std::shared_ptr<const Following> following, bool transposed) {
   c10::TensorImpl& impl = *to.unsafeGetTensorImpl();
-  impl.set_backend_meta(c10::make_intrusive<Carried>(std::move(follower), transposed));
+  impl.set_backend_meta(c10::make_intrusive<Carried>(std::move(following), transposed));
   detail::carry(impl, true);
+}
+
+// A backward pass multiplies by the weight, too, and is no use of its own.
+void note_other_use(const Following& following) {
+  const bool is_backward = torch::autograd::get_current_graph_task_id() != -1;
+  if (following.otherwise && !is_backward) following.otherwise();
 }
 
 // Runs LibTorch's own operator, then the follower.
@@ -45,9 +58,12 @@ Tensor followed(Use::Kind kind, const Tensor& input, const Tensor& weight, bool 
     return plain();
   }();
   const Carried* const its = carried(weight);
-  if (its == nullptr || its->transposed != transposed) return result;
-  const std::shared_ptr<const Follower> follower = its->follower;
-  return (*follower)({.kind = kind, .input = input, .again = again}, std::move(result));
+  if (its == nullptr) return result;
+  const std::shared_ptr<const Following> following = its->following;
+  if (its->transposed == transposed)
+    return following->follower({.kind = kind, .input = input, .again = again}, std::move(result));
+  note_other_use(*following);
+  return result;
 }
 
 Tensor plain_linear(const Tensor& x, const Tensor& weight) {
@@ -82,7 +98,7 @@ Tensor addmm(const Tensor& bias, const Tensor& x, const Tensor& transposed, cons
 Tensor transposed(const Tensor& weight, const std::function<Tensor()>& plain) {
   const c10::impl::ExcludeDispatchKeyGuard once(kCarriedKey);
   const Tensor view = plain();
-  if (const Carried* const its = carried(weight)) attach(view, its->follower, !its->transposed);
+  if (const Carried* const its = carried(weight)) attach(view, its->following, !its->transposed);
   return view;
 }
 
@@ -125,6 +141,33 @@ Tensor embedding(const Tensor& weight, const Tensor& indices, std::int64_t paddi
       look_up);
 }
 
+// ---- Other uses ----
+
+// Products, convolutions and lookups beside those above.
+constexpr const char* kOthers[] = {"mm",           "bmm",           "mv",
+                                   "addmv",        "addbmm",        "baddbmm",
+                                   "inner",        "tensordot",     "einsum",
+                                   "bilinear",     "conv3d",        "conv_transpose1d",
+                                   "index_select", "embedding_bag", "conv_transpose2d.input",
+                                   "index.Tensor", "gather",        "embedding_bag.padding_idx"};
+
+void used_otherwise(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                    torch::jit::Stack* stack) {
+  std::vector<std::shared_ptr<const Following>> met;
+  const auto meet = [&](const Tensor& tensor) {
+    const Carried* const its = tensor.defined() ? carried(tensor) : nullptr;
+    if (its != nullptr) met.push_back(its->following);
+  };
+  for (const c10::IValue& value : torch::jit::last(*stack, op.schema().arguments().size()))
+    if (value.isTensor())
+      meet(value.toTensor());
+    else if (value.isTensorList())
+      for (const Tensor& one : value.toTensorVector()) meet(one);
+  op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kCarriedKey),
+                     stack);
+  for (const auto& following : met) note_other_use(*following);
+}
+
 // All other operators ignore the key.
 void register_kernels() {
   static std::once_flag flag;
@@ -144,6 +187,8 @@ void register_kernels() {
     aten.impl("conv2d", &convolution<IntArrayRef, at::conv2d>);
     aten.impl("conv2d.padding", &convolution<std::string_view, at::conv2d>);
     aten.impl("embedding", embedding);
+    for (const char* const other : kOthers)
+      aten.impl(other, torch::CppFunction::makeFromBoxedFunction<&used_otherwise>());
   });
 }
 
@@ -171,7 +216,7 @@ detail::WithoutKeyScope::~WithoutKeyScope() {
   tensor_.set_backend_meta(std::move(meta_));
 }
 
-void follow(const Tensor& weight, Follower follower) {
+void follow(const Tensor& weight, Follower follower, std::function<void()> otherwise) {
   if (!follower) {
     detail::carry(*weight.unsafeGetTensorImpl(), false);
     weight.unsafeGetTensorImpl()->set_backend_meta(nullptr);
@@ -179,7 +224,9 @@ void follow(const Tensor& weight, Follower follower) {
   }
   register_kernels();
   install_set_data();
-  attach(weight, std::make_shared<const Follower>(std::move(follower)), false);
+  attach(weight,
+         std::make_shared<const Following>(Following{std::move(follower), std::move(otherwise)}),
+         false);
 }
 
 bool is_followed(const Tensor& weight) {

@@ -14,7 +14,10 @@
 //   at::linear, and matmul or addmm with weight.t(), which torch::nn::Linear runs
 //   at::conv1d and at::conv2d
 //   at::embedding
-// Any other operator uses the weight without the follower.
+// Any other operator uses the weight without the follower. Of those, follow() can report products,
+// convolutions and lookups: matmul with the weight as it is, mm, bmm, einsum, embedding_bag,
+// index_select and the like (the list is in follow.cpp). Views other than weight.t() are not
+// followed, so what is done with them goes unseen.
 //
 // Threads: call follow() while no other thread uses the weight.
 #pragma once
@@ -37,7 +40,8 @@ struct Use {
 using Follower = std::function<at::Tensor(const Use& use, at::Tensor result)>;
 
 // One follower per weight: a new one replaces the old one, an empty function removes it.
-void follow(const at::Tensor& weight, Follower follower);
+// `otherwise` runs, on any thread, each time one of the other operators above uses the weight.
+void follow(const at::Tensor& weight, Follower follower, std::function<void()> otherwise = {});
 [[nodiscard]] bool is_followed(const at::Tensor& weight);
 
 }  // namespace headroom::libtorch

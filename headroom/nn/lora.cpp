@@ -1,17 +1,17 @@
 #include "headroom/nn/lora.h"
 
 #include <ATen/ATen.h>
-#include <torch/nn/modules/conv.h>
-#include <torch/nn/modules/embedding.h>
+#include <torch/nn/module.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <functional>
 
 #include "headroom/base/error.h"
 #include "headroom/libtorch/follow.h"
 #include "headroom/libtorch/on.h"
-#include "headroom/nn/detail/targets.h"
+#include "headroom/nn/detail/checked_targets.h"
 #include "headroom/nn/layers.h"
 
 namespace headroom::nn {
@@ -67,6 +67,9 @@ class Lora::Adapter {
   Tensor operator()(const Tensor& x, Tensor result, const Again& again) const;
   void merge(const Tensor& weight, bool into);
 
+  // What the weight's followers have seen.
+  std::atomic<bool> is_used = false, is_used_otherwise = false;
+
   [[nodiscard]] std::vector<std::pair<std::string, Tensor>> parameters() const;
   [[nodiscard]] bool merged() const { return merged_; }
   [[nodiscard]] Kind kind() const { return kind_; }
@@ -94,13 +97,6 @@ void check(const LoraOptions& options) {
         expectation("add_lora", "a dropout from 0 to below 1", std::to_string(options.dropout)));
 }
 
-void check(const LoraLayer& layer) {
-  if (layer.rank < 1)
-    throw UsageError(expectation("add_lora", "a rank of 1 or more", std::to_string(layer.rank)));
-  if (!std::isfinite(layer.alpha))
-    throw UsageError(expectation("add_lora", "a finite alpha", std::to_string(layer.alpha)));
-}
-
 std::string name_in_file(const std::string& layer, const std::string& parameter) {
   return "base_model.model." + layer + "." + parameter;
 }
@@ -108,55 +104,6 @@ std::string name_in_file(const std::string& layer, const std::string& parameter)
 double scaling_of(const LoraLayer& layer, bool rank_stabilised) {
   const auto rank = static_cast<double>(layer.rank);
   return layer.alpha / (rank_stabilised ? std::sqrt(rank) : rank);
-}
-
-template <typename Convolution>
-bool has_groups(Module& layer) {
-  const auto* const convolution = dynamic_cast<Convolution*>(&layer);
-  return convolution != nullptr && convolution->options.groups() != 1;
-}
-
-void refuse(const Target& target, const std::string& what) {
-  throw UsageError(expectation("add_lora", "layers that can have an adapter",
-                               target.path + ", " + what, "other targets"));
-}
-
-void check(const Target& target, const std::vector<Target>& layers) {
-  if (target.has_adapter()) refuse(target, "which has one");
-  if (target.after != nullptr) return;
-  if (has_groups<torch::nn::Conv1dImpl>(*target.layer) ||
-      has_groups<torch::nn::Conv2dImpl>(*target.layer))
-    refuse(target, "a convolution in groups");
-  const auto* const table = dynamic_cast<torch::nn::EmbeddingImpl*>(target.layer);
-  if (table != nullptr && table->options.max_norm())
-    refuse(target, "an embedding with max_norm, which changes its weight as it is used");
-  for (const Target& other : layers)
-    if (other.layer != target.layer && other.weight.is_same(target.weight) &&
-        other.kind == target.kind)
-      refuse(target, "whose weight is that of " + other.path + ", too");
-}
-
-// The targets of these names, checked, in the given order.
-std::vector<Target> checked_targets(Module& model, const std::vector<LoraLayer>& layers) {
-  const std::vector<Target> all = detail::layers_with_weights(model);
-  std::vector<Target> targets;
-  for (const LoraLayer& layer : layers) {
-    check(layer);
-    const auto target = std::find_if(all.begin(), all.end(),
-                                     [&](const Target& each) { return each.path == layer.name; });
-    if (target == all.end())
-      throw UsageError(
-          expectation("add_lora", "a layer that can have an adapter", layer.name, "lora_layers"));
-    check(*target, all);
-    for (const Target& earlier : targets)
-      if (earlier.layer == target->layer)
-        refuse(*target, earlier.path == target->path
-                            ? "named twice"
-                            : "which is the same layer as " + earlier.path);
-    targets.push_back(*target);
-  }
-  if (targets.empty()) throw UsageError(expectation("add_lora", "targets", "none", "q, v"));
-  return targets;
 }
 
 // A tied layer of headroom::nn uses a weight that another layer registers.
@@ -181,10 +128,13 @@ void install(const Target& target, const std::shared_ptr<Adapter>& adapter) {
       return (*adapter)(x, std::move(result), linear);
     };
   else
-    libtorch::follow(target.weight, [adapter, kind = use_of(target.kind)](const libtorch::Use& use,
-                                                                          Tensor result) {
-      return use.kind == kind ? (*adapter)(use.input, std::move(result), use.again) : result;
-    });
+    libtorch::follow(
+        target.weight,
+        [adapter, kind = use_of(target.kind)](const libtorch::Use& use, Tensor result) {
+          (use.kind == kind ? adapter->is_used : adapter->is_used_otherwise) = true;
+          return use.kind == kind ? (*adapter)(use.input, std::move(result), use.again) : result;
+        },
+        [adapter] { adapter->is_used_otherwise = true; });
 }
 
 }  // namespace
@@ -302,11 +252,25 @@ std::vector<std::pair<std::string, Tensor>> Lora::parameters() const {
   return all;
 }
 
+void Lora::check_uses(const Layer& layer) {
+  const Adapter& adapter = *layer.adapter;
+  const std::string& name = layer.described.name;
+  if (layer.is_tied || adapter.is_used_otherwise)
+    throw UsageError(expectation(
+        "Lora::merge", "layers whose weights nothing else uses",
+        name + ", whose weight is used by " +
+            (layer.is_tied ? "another layer" : "another operator of forward()") + ", too",
+        "adapters on other layers"));
+  if (layer.is_followed && adapter.kind() == Kind::embedding && !adapter.is_used)
+    throw UsageError(
+        expectation("Lora::merge",
+                    "a forward pass since add_lora, which shows whether a head uses an embedding",
+                    name + ", not used yet", "running the model once before merge()"));
+}
+
 void Lora::merge(bool into) {
   for (const Layer& layer : layers_)
-    if (into && layer.is_tied)
-      throw UsageError(expectation("Lora::merge", "layers whose weights no other layer uses",
-                                   layer.described.name, "adapters on other layers"));
+    if (into && !layer.adapter->merged()) check_uses(layer);
   for (const Layer& layer : layers_) {
     const Tensor weight(layer.weight.lock());
     if (!weight.defined())
@@ -338,7 +302,7 @@ Lora add_lora(Module& model, const LoraOptions& options) {
 
 Lora add_lora_to(Module& model, const std::vector<LoraLayer>& layers, const LoraOptions& options) {
   check(options);
-  const std::vector<Target> targets = checked_targets(model, layers);
+  const std::vector<Target> targets = detail::checked_targets(model, layers);
   Lora lora;
   lora.options_ = options;
   for (const auto& item : model.named_modules("", false))
@@ -353,6 +317,7 @@ Lora add_lora_to(Module& model, const std::vector<LoraLayer>& layers, const Lora
         {.described = layers[i],
          .adapter = adapter,
          .is_tied = is_tied(targets[i], model),
+         .is_followed = targets[i].after == nullptr,
          .weight = decltype(Lora::Layer::weight)(targets[i].weight.getIntrusivePtr())});
   }
   return lora;
@@ -360,15 +325,14 @@ Lora add_lora_to(Module& model, const std::vector<LoraLayer>& layers, const Lora
 
 std::vector<std::string> lora_layers(Module& model, const std::vector<std::string>& patterns) {
   std::vector<std::string> names;
-  for (const Target& target : detail::chosen(detail::layers_with_weights(model), patterns))
-    names.push_back(target.path);
+  for (const Target& target : detail::chosen(model, patterns)) names.push_back(target.path);
   return names;
 }
 
 std::vector<std::pair<std::string, std::vector<std::int64_t>>> lora_sizes(
     Module& model, const std::vector<LoraLayer>& layers) {
   std::vector<std::pair<std::string, std::vector<std::int64_t>>> all;
-  const std::vector<Target> targets = checked_targets(model, layers);
+  const std::vector<Target> targets = detail::checked_targets(model, layers);
   for (std::size_t i = 0; i < targets.size(); ++i) {
     const Sizes sizes = sizes_of(targets[i].weight, targets[i].kind, layers[i].rank);
     const bool table = targets[i].kind == Kind::embedding;

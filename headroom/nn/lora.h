@@ -76,9 +76,13 @@ class Lora {
   [[nodiscard]] std::vector<std::pair<std::string, at::Tensor>> parameters() const;
 
   // merge() adds the products to the weights and stops computing them separately; unmerge()
-  // subtracts them again, exact up to the weights' rounding. A repeated call does nothing. merge()
-  // throws UsageError if another layer uses one of the weights, too, as an embedding does that of a
-  // tied head: it would change with it.
+  // subtracts them again, exact up to the weights' rounding. A repeated call does nothing.
+  //
+  // merge() throws UsageError for a weight that is used otherwise, too, as an embedding's is by a
+  // tied head: that other result would change. It knows the model's registered layers. Of torch::nn
+  // layers it also knows what forward() did with their weights since add_lora, such as a head's
+  // matmul(x, table->weight.t()), where it used the operators of libtorch/follow.h. So run your own
+  // model once before; for an embedding of torch::nn, merge() insists on it.
   void merge();
   void unmerge();
   [[nodiscard]] bool merged() const;
@@ -90,10 +94,12 @@ class Lora {
   struct Layer {
     LoraLayer described;
     std::shared_ptr<Adapter> adapter;
-    bool is_tied;  // other layers use the weight, too
+    bool is_tied;      // other layers use the weight, too
+    bool is_followed;  // of torch::nn
     c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> weight;
   };
   void merge(bool into);
+  static void check_uses(const Layer& layer);
   LoraOptions options_;
   std::vector<Layer> layers_;
   std::vector<std::string> others_;

@@ -61,16 +61,18 @@ bool in_head(std::string_view path) {
   return std::find(heads.begin(), heads.end(), first) != heads.end();
 }
 
-bool matches(const Target& layer, const std::string& pattern) {
-  const std::string_view path = layer.path;
-  if (pattern == "all-linear")
-    return !in_head(path) &&
-           (layer.kind == Target::Kind::linear || layer.kind == Target::Kind::transposed);
+bool matches(std::string_view path, const std::string& pattern) {
   if (pattern.find_first_of("*?") != std::string::npos) return fits(pattern, path);
   const auto word = words().find(pattern);
   if (word == words().end()) return ends_with_name(path, pattern);
   return std::any_of(word->second.begin(), word->second.end(),
                      [&](const std::string& name) { return ends_with_name(path, name); });
+}
+
+bool matches(const Target& layer, const std::string& pattern) {
+  if (pattern != "all-linear") return matches(layer.path, pattern);
+  return !in_head(layer.path) &&
+         (layer.kind == Target::Kind::linear || layer.kind == Target::Kind::transposed);
 }
 
 // The last part of the path, with the part before it if the last is a number in a list.
@@ -88,6 +90,16 @@ std::string names_of(const std::vector<Target>& layers) {
     if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
   }
   return names.empty() ? "nothing: this model has no such layers" : join(names, ", ");
+}
+
+// An LSTM, say, is there and cannot have an adapter.
+[[noreturn]] void refuse(const std::string& pattern, const torch::nn::Module& model,
+                         const std::string& to_try) {
+  for (const auto& item : model.named_modules("", false))
+    if (matches(item.key(), pattern))
+      throw UsageError(expectation("add_lora", "layers of a kind that can have adapters",
+                                   item.key() + ", a " + item.value()->name(), to_try));
+  throw UsageError(expectation("add_lora", "targets that the model has", pattern, to_try));
 }
 
 template <typename Layer>
@@ -125,13 +137,12 @@ std::vector<Target> layers_with_weights(torch::nn::Module& model) {
   return layers;
 }
 
-std::vector<Target> chosen(const std::vector<Target>& layers,
-                           const std::vector<std::string>& patterns) {
+std::vector<Target> chosen(torch::nn::Module& model, const std::vector<std::string>& patterns) {
+  const std::vector<Target> layers = layers_with_weights(model);
   for (const std::string& pattern : patterns)
     if (std::none_of(layers.begin(), layers.end(),
                      [&](const Target& layer) { return matches(layer, pattern); }))
-      throw UsageError(
-          expectation("add_lora", "targets that the model has", pattern, names_of(layers)));
+      refuse(pattern, model, names_of(layers));
   std::vector<Target> targets;
   for (const Target& layer : layers)
     if (std::any_of(patterns.begin(), patterns.end(),

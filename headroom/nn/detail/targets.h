@@ -31,8 +31,8 @@ struct Target {
 // headroom::nn, and Linear, Conv1d, Conv2d and Embedding of torch::nn.
 [[nodiscard]] std::vector<Target> layers_with_weights(torch::nn::Module& model);
 
-// In the model's order. Throws UsageError for a pattern that matches no layer.
-[[nodiscard]] std::vector<Target> chosen(const std::vector<Target>& layers,
+// Those that match, in the model's order. Throws UsageError for a pattern that matches none.
+[[nodiscard]] std::vector<Target> chosen(torch::nn::Module& model,
                                          const std::vector<std::string>& patterns);
 
 }  // namespace headroom::nn::detail
