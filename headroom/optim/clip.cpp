@@ -72,6 +72,11 @@ Tensor clip_gradients(const std::vector<Tensor>& parameters, double max_norm,
   return norm;
 }
 
+Tensor gradient_norm(const std::vector<Tensor>& parameters, const ClipOptions& options) {
+  const at::NoGradGuard no_grad;
+  return norm_of_all(gradients_of(parameters), options);
+}
+
 void clip_gradients_by_value(const std::vector<Tensor>& parameters, double limit, bool foreach) {
   if (!(limit > 0))
     throw UsageError(

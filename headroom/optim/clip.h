@@ -29,6 +29,10 @@ struct ClipOptions {
 at::Tensor clip_gradients(const std::vector<at::Tensor>& parameters, double max_norm,
                           const ClipOptions& options = {});
 
+// The same norm, without clipping.
+[[nodiscard]] at::Tensor gradient_norm(const std::vector<at::Tensor>& parameters,
+                                       const ClipOptions& options = {});
+
 // Limits each element to [-limit, limit]. Throws UsageError unless the limit is above 0.
 void clip_gradients_by_value(const std::vector<at::Tensor>& parameters, double limit,
                              bool foreach = true);

@@ -1,7 +1,7 @@
 // Reports an out-of-memory inside the process that had it: the request, the holders of the card,
 // the tensors that are alive, the plans that would have fitted, and what to do, all with bytes.
 //
-//   } catch (...) {
+//   } catch (...) {                               // judge() is in headroom/libtorch/failure.h
 //     const auto judgement = libtorch::judge(std::current_exception());
 //     if (oom::is_out_of_memory(judgement))
 //       say(to_string(train::oom_report({.device = device,

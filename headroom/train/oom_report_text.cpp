@@ -62,7 +62,9 @@ std::string plan_lines(const OomReport& report) {
   std::string text = sized_line(report.needed, to_string(report.failure.plan) + ", which failed");
   for (const auto& [plan, needed] : report.would_fit)
     text += sized_line(needed, to_string(plan) + ", which would fit");
-  if (report.least && report.would_fit.empty())
+  const bool is_less =  // for one row, the least is what failed
+      report.least && (!report.needed || report.least->needed < *report.needed);
+  if (is_less && report.would_fit.empty())
     text += sized_line(report.least->needed, to_string(report.least->plan) + ", the least");
   const std::string& otherwise = report.failure.otherwise;
   const std::string other =

@@ -15,6 +15,7 @@
 #include "headroom/memory/device_memory.h"
 #include "headroom/memory/memory_statistics.h"
 #include "headroom/train/detail/adaptation.h"
+#include "headroom/train/detail/checks.h"
 #include "headroom/train/detail/pricing.h"
 #include "headroom/train/detail/transaction.h"
 
@@ -122,8 +123,9 @@ Step::State::State(torch::nn::Module& module, optim::Optimizer& optimizer, Objec
 
 void Step::State::prepare(const Tensors& batch) {
   if (is_prepared_) return;
-  is_prepared_ = true;
   static_cast<void>(detail::rows_in(batch));
+  transaction.check_place();
+  is_prepared_ = true;
   priced_elements_ = elements_of_row(batch);
   price(batch);
   if (prices) ladder_.set_prices(&*prices);
@@ -241,7 +243,7 @@ void Step::State::try_until_committed(const Tensors& batch, const Work& work, Co
     if (!failed) break;
     const oom::Judgement judgement = libtorch::judge(failed);
     if (!oom::is_out_of_memory(judgement)) {
-      if (has_run(work)) std::rethrow_exception(failed);
+      if (has_run(work) || detail::is_complaint(failed)) std::rethrow_exception(failed);
       const std::string why = sentence_of(failed);
       otherwise = to_string(plan) + ": " + why;
       too_few = smallest_part(plan, work.rows);
@@ -305,11 +307,13 @@ std::optional<Event> Step::State::shrink(std::int64_t rows) {
 }
 
 void Step::State::set_plan(const Plan& given) {
+  detail::check(given, transaction.objective());
   plan = wish_ = given;
 }
 
 Committed Step::State::run(const Tensors& batch) {
   prepare(batch);
+  transaction.check_place();
   const Work work = work_of(batch);
   Committed done;
   const auto before = memory_now();
@@ -409,6 +413,9 @@ optim::LossScaler* Step::scaler() {
 }
 torch::nn::Module& Step::module() {
   return state_->transaction.module();
+}
+const Objective& Step::objective() const {
+  return state_->transaction.objective();
 }
 optim::Optimizer& Step::optimizer() {
   return state_->transaction.optimizer();

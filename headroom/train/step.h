@@ -24,6 +24,9 @@
 // a plan that the step has chosen and never run: batch norm refuses a single row, for example.
 // Larger parts are tried then, and if none runs, run() throws the step's out-of-memory.
 //
+// Gradients are gone after run(), as after zero_grad(). To log their norms layer by layer, take
+// them in a hook: parameter.register_hook(...) gets the gradient of each part of each attempt.
+//
 // Before the first step it prices its plans by dry runs (prices.h) and begins with the fastest one
 // that fits. Later it looks ahead: a batch that would not fit, or a neighbour that has taken
 // memory, makes the plan smaller before anything fails, and a faster plan comes back when there is
@@ -38,10 +41,12 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 
+#include <concepts>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "headroom/optim/optimizer.h"
@@ -54,15 +59,18 @@
 namespace torch::nn {
 class Module;
 }
+namespace torch::optim {
+class Optimizer;
+}
 
 namespace headroom::train {
 
-// The numbers of a committed step. They lie on the device until they are read, and the next step
-// overwrites them.
+// The numbers of a committed step. They lie on the device until they are read; kept results keep
+// their own numbers.
 class Committed {
  public:
   [[nodiscard]] double loss() const;           // the mean over the batch
-  [[nodiscard]] double gradient_norm() const;  // before clipping; NaN if it was not asked for
+  [[nodiscard]] double gradient_norm() const;  // before clipping; NaN if no option needs it
   std::int64_t step = 0;                       // from 1
   std::int64_t rows = 0;
   int attempts = 1;
@@ -76,10 +84,17 @@ class Committed {
 
 class Step {
  public:
-  // Throws UsageError for buffers that cannot be put back (it names them) and for options that make
-  // no sense. Module and optimizer must live as long as the step.
+  // Throws UsageError for options that make no sense, for a plan that the objective cannot follow,
+  // for an optimizer of another module or of frozen parameters, and if what is trained lies on
+  // several devices. Module and optimizer must live as long as the step, and stay on their device.
   Step(torch::nn::Module& module, optim::Optimizer& optimizer, Objective objective,
        const StepOptions& options = {});
+  // Does not compile: an optimizer of torch::optim cannot be put back, and from_torch takes it
+  // over.
+  template <std::derived_from<torch::optim::Optimizer> Theirs>
+  Step(torch::nn::Module& module, Theirs& theirs, Objective objective,
+       const StepOptions& options = {})
+      : Step(module, ours(theirs), std::move(objective), options) {}
   ~Step();
   Step(const Step&) = delete;
   Step& operator=(const Step&) = delete;
@@ -87,14 +102,16 @@ class Step {
   // Prices the plans for batches like this one, and chooses the first plan. run() does it before
   // the first step if it has not been called. Call it before the optimizer's saved state is loaded.
   void prepare(const Tensors& batch);
-  // Throws the last out-of-memory if the ladder has no plan left. The next run() begins with the
-  // plan from before; the model may be on another device until then, if that was allowed.
+  // Throws UsageError for a batch without rows, a loss that is not one number with a graph, and a
+  // model that has left the device where the step was made. Throws the last out-of-memory if the
+  // ladder has no plan left. The next run() begins with the plan from before; the model may be on
+  // another device until then, if that was allowed.
   Committed run(const Tensors& batch);
 
   // The plan with which run() would begin a batch of so many rows, of the priced shape, now. Not
   // after the first step.
   [[nodiscard]] Plan first_plan(std::int64_t rows) const;
-  // For the next step, which begins with it.
+  // For the next step, which begins with it. Throws UsageError if the objective cannot follow it.
   void set_plan(const Plan& plan);
   // Parts of about three quarters from the next step on, for a batch of so many rows: a neighbour
   // needs memory. Nothing: there are no smaller ones, or the plan must not change.
@@ -121,9 +138,20 @@ class Step {
   [[nodiscard]] c10::Device device() const;   // where the model is
   [[nodiscard]] optim::LossScaler* scaler();  // null without scaling
   [[nodiscard]] torch::nn::Module& module();
+  [[nodiscard]] const Objective& objective() const;
   [[nodiscard]] optim::Optimizer& optimizer();
 
  private:
+  template <typename Theirs>
+  static optim::Optimizer& ours(Theirs& theirs) {
+    static_assert(
+        !std::derived_from<Theirs, torch::optim::Optimizer>,
+        "train::Step takes an optimizer of headroom::optim, such as make_adamw(parameters); "
+        "optim::from_torch(optimizer) of headroom/optim/from_torch.h takes over one of "
+        "torch::optim, with its states");
+    return reinterpret_cast<optim::Optimizer&>(theirs);  // never runs
+  }
+
   class State;
   std::unique_ptr<State> state_;
 };

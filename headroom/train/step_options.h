@@ -16,8 +16,12 @@
 namespace headroom::train {
 
 struct StepOptions {
-  double max_grad_norm = 0;                      // clips the norm of all gradients; 0: does not
-  std::optional<c10::ScalarType> autocast = {};  // the type of matrix products
+  double max_grad_norm = 0;  // clips the norm of all gradients; 0: does not
+  // run() throws InputError for a batch whose loss or gradients are infinite or NaN, and the step
+  // has not begun. It waits for the device in each step. With `scaling` it looks at the loss alone:
+  // the scaler skips such gradients.
+  bool refuse_non_finite = false;
+  std::optional<c10::ScalarType> autocast = {};          // of matrix products: kBFloat16 or kHalf
   std::optional<optim::LossScalerOptions> scaling = {};  // of the loss, for float16
   optim::Schedule schedule = {};  // a factor on the optimizer's learning rates, by step; empty: 1
   LadderOptions ladder = {};

@@ -189,12 +189,15 @@ void Trainer::State::restore(const FoundCheckpoint& found) {
     training_.evaluation = evaluated_from(more.at("evaluation"));
   if (!more.at("best").is_null()) training_.best = evaluated_from(more.at("best"));
   worse_ = more.at("worse").get<std::int64_t>();
-  step.set_plan(found.plan);
+  Plan plan = found.plan;  // of a run whose model may have had other techniques
+  plan.checkpointing = plan.checkpointing && step.objective().can_checkpoint;
+  plan.fused_loss = plan.fused_loss && step.objective().can_fuse_loss;
+  step.set_plan(plan);
   for (const std::string& refused : found.refused) say("not used: " + refused);
   if (!found.same_random_numbers)
     say("the checkpoint is of another device, whose random numbers differ: so does dropout from "
         "here on");
-  tell({.kind = Event::Kind::restore, .step = found.step, .from = found.plan, .to = found.plan});
+  tell({.kind = Event::Kind::restore, .step = found.step, .from = plan, .to = plan});
 }
 
 std::string Trainer::State::place() const {

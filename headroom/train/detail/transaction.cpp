@@ -15,6 +15,7 @@
 #include "headroom/memory/device_memory.h"
 #include "headroom/memory/history.h"
 #include "headroom/optim/clip.h"
+#include "headroom/train/detail/checks.h"
 
 namespace headroom::train::detail {
 namespace {
@@ -81,25 +82,28 @@ Transaction::Transaction(torch::nn::Module& module, optim::Optimizer& optimizer,
       home_(c10::DeviceType::CPU),
       device_(home_) {
   if (!objective_.loss) throw UsageError(expectation("Step", "an objective with a loss", "none"));
-  if (optimizer.parameters().empty())
-    throw UsageError(expectation("Step", "an optimizer with parameters", "none"));
-  if (!(options.max_grad_norm >= 0))
-    throw UsageError(
-        expectation("Step", "a largest norm of 0 or more", std::to_string(options.max_grad_norm)));
-  if (options.scaling) {
-    if (!optimizer.can_commit() || !optimizer.takes_scale())
-      throw UsageError(expectation("Step", "a fused optimizer for scaled losses", "another form",
-                                   "OptimizerForm::fused"));
-    scaler_.emplace(*options.scaling);
-  }
+  check(options, optimizer);
+  check(options.plan, objective_);
+  check_trained(optimizer, module.parameters());
+  if (options.scaling) scaler_.emplace(*options.scaling);
   home_ = device_ = optimizer.parameters().front().device();
+  check_place();
   optimizer.protect(!optimizer.can_commit());
   for (std::size_t group = 0; group < optimizer.groups(); ++group)
     rates_.push_back(optimizer.learning_rate(group));
 }
 
+void Transaction::check_place() const {
+  detail::check_place(optimizer_, module_.parameters(), device_);
+}
+
+// A loss scaler looks for itself whether gradients are finite.
+bool Transaction::needs_norm() const {
+  return options_.max_grad_norm > 0 || (options_.refuse_non_finite && !scaler_);
+}
+
 Tensor Transaction::norm() const {
-  return options_.max_grad_norm > 0 ? kept_->norm : Tensor();
+  return needs_norm() ? kept_->norm : Tensor();
 }
 
 std::int64_t Transaction::terms(const Tensors& rows) const {
@@ -165,10 +169,27 @@ void Transaction::prepare() {
   kept_.reset(new Kept{Buffers(module_), at::zeros({}, number), at::zeros({}, number)});
 }
 
+// A result of an earlier step may still have its numbers; otherwise their memory serves again.
+void Transaction::begin_numbers() {
+  for (Tensor* number : {&kept_->loss, &kept_->norm})
+    if (number->use_count() > 1) *number = at::empty_like(*number);
+  kept_->loss.zero_();
+}
+
 Tensor Transaction::loss_of(const Tensors& rows) {
   if (!offload_) return objective_.loss(rows);
   const auto scope = offload_->scope();
   return objective_.loss(rows);
+}
+
+void Transaction::clip() {
+  const bool refuses = options_.refuse_non_finite && !is_dry_;
+  if (refuses) check_finite(kept_->loss, "loss");
+  if (options_.max_grad_norm > 0)
+    kept_->norm.copy_(optim::clip_gradients(optimizer_.parameters(), options_.max_grad_norm));
+  else if (needs_norm())
+    kept_->norm.copy_(optim::gradient_norm(optimizer_.parameters()));
+  if (refuses && !scaler_) check_finite(kept_->norm, "norm of the gradients");
 }
 
 void Transaction::forward_and_backward(const Tensors& rows, std::int64_t in_all) {
@@ -182,7 +203,9 @@ void Transaction::forward_and_backward(const Tensors& rows, std::int64_t in_all)
     const PhaseNow forward = phase(trace::Phase::forward);
     std::optional<libtorch::AutocastScope> autocast;
     if (options_.autocast) autocast.emplace(device_.type(), *options_.autocast);
-    share = optim::share_of_batch(loss_of(here), terms(rows), in_all);
+    const Tensor loss = loss_of(here);
+    check_loss(loss);
+    share = optim::share_of_batch(loss, terms(rows), in_all);
   }
   const PhaseNow backward = phase(trace::Phase::backward);
   kept_->loss.add_(share.detach());
@@ -200,15 +223,14 @@ void Transaction::attempt(const Tensors& batch, const Plan& plan) {
   const std::vector<optim::Rows> all = parts_of(rows_in(batch), plan);
   const std::int64_t in_all = std::max<std::int64_t>(terms(batch), 1);
   kept_->buffers.begin(static_cast<std::int64_t>(all.size()));
-  kept_->loss.zero_();
+  begin_numbers();
   {
     const Buffers::Watch watch(kept_->buffers);
     for (const optim::Rows& part : all) forward_and_backward(some_rows(batch, part), in_all);
   }
   const PhaseNow optimizer = phase(trace::Phase::optimizer);
   if (scaler_) scaler_->unscale(optimizer_);
-  if (options_.max_grad_norm > 0)
-    kept_->norm.copy_(optim::clip_gradients(optimizer_.parameters(), options_.max_grad_norm));
+  clip();
   kept_->buffers.finish();
   update();
   ++commits_;

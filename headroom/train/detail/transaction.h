@@ -39,6 +39,9 @@ class Transaction {
   // Null: the step has been committed.
   [[nodiscard]] std::exception_ptr try_once(const Tensors& batch, const Plan& plan);
 
+  // Throws UsageError unless what is trained lies where the step has it.
+  void check_place() const;
+
   // For a dry run in a child process: from now on the step runs on this card, where the module's
   // tensors have no values, and without states of the optimizer.
   void start_anew_on(c10::Device card);
@@ -52,7 +55,8 @@ class Transaction {
   [[nodiscard]] std::optional<optim::LossScaler>& scaler() { return scaler_; }
   [[nodiscard]] std::int64_t commits() const { return commits_; }
   void set_commits(std::int64_t commits) { commits_ = commits; }
-  // Of the last commit. The norm is undefined without clipping.
+  // Of the last commit. The norm is undefined if no option needs it. They keep their values as long
+  // as they are kept.
   [[nodiscard]] const at::Tensor& loss() const { return kept_->loss; }
   [[nodiscard]] at::Tensor norm() const;
 
@@ -69,6 +73,9 @@ class Transaction {
   void follow(const Plan& plan);
   void move_to(c10::Device device);
   void prepare();
+  void begin_numbers();
+  [[nodiscard]] bool needs_norm() const;
+  void clip();
   [[nodiscard]] at::Tensor loss_of(const Tensors& rows);
   void forward_and_backward(const Tensors& rows, std::int64_t in_all);
   void update();
