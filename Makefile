@@ -4,7 +4,7 @@ JOBS ?= $(shell nproc)
 TSAN_OPTIONS = ignore_noninstrumented_modules=1:allocator_may_return_null=1:suppressions=$(CURDIR)/tests/build/tsan-suppressions.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test gpu-check settle trainers versions stress-lease train-linear-flowers-robust train-lora-flowers-robust train-all-robust check survive rehearse-check peers fuzz-allocator bench format format-check lint asan tsan clang fuzz-readers docs docs-pictures dist wheel python clean
+.PHONY: help setup build demo test gpu-check settle trainers versions stress-lease stress-folder train-linear-flowers-robust train-lora-flowers-robust train-all-robust check survive rehearse-check peers fuzz-allocator bench format format-check lint asan tsan clang fuzz-readers docs docs-pictures dist wheel python clean
 
 help: ## This list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | \
@@ -44,6 +44,9 @@ check: build ## The machine, and what the first recipe would need
 
 survive: build ## 1,000 random training runs with neighbours, refusals, long batches and cut budgets
 	@HEADROOM_SURVIVE_RUNS=1000 build/bin/train_tests --gtest_brief=1 --gtest_filter='*RandomRuns*'
+
+stress-folder: build ## A training's folder through 12 events in 300 random orders: kills, damage, full disks
+	@HEADROOM_STORM_RUNS=300 build/bin/train_tests --gtest_brief=1 --gtest_filter='FolderStorm.*'
 
 settle: ## 10,000 backward passes on 8 cards that run out of memory, under the thread sanitizer
 	@scripts/setup.sh clang

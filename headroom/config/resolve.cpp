@@ -48,6 +48,7 @@ void apply_override(Resolved& config, const Schema& schema, const std::string& t
 Resolved resolve(const Schema& schema, const Sources& sources) {
   Resolved config(schema);
   apply_preset(config, schema, sources.preset);
+  if (sources.base) apply_file(config, schema, *sources.base);
   if (sources.file) apply_file(config, schema, *sources.file);
   for (const std::string& text : sources.overrides) apply_override(config, schema, text);
   return config;

@@ -6,8 +6,8 @@
 //   config.origin("batch_size");  // "command line"
 //   config.origin("allow_cpu");   // "preset robust"
 //
-// Later sources win: defaults, then the preset, the file, the command line. Within one source the
-// last line or word wins.
+// Later sources win: defaults, then the preset, the base, the file, the command line. Within one
+// source the last line or word wins.
 //
 // Copies are independent; the schema must outlive them. Threads may read one at the same time.
 #pragma once
@@ -30,6 +30,7 @@ namespace headroom::config {
 
 struct Sources {
   std::string preset = "default";
+  std::optional<std::filesystem::path> base = {};  // YAML, below `file`: of a run that goes on
   std::optional<std::filesystem::path> file = {};  // YAML
   std::vector<std::string> overrides = {};         // "key=value"
 };

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,7 +14,7 @@
 
 #include "headroom/base/error.h"
 #include "headroom/base/file.h"
-#include "headroom/base/text.h"
+#include "headroom/base/lock_holder.h"
 #include "headroom/lease/detail/documents.h"
 #include "headroom/lease/detail/file_system.h"
 #include "headroom/lease/detail/folder_reader.h"
@@ -71,26 +70,6 @@ void sign(T& entry, const Contents& now) {
   entry.uid = ::geteuid();
   if (entry.user.empty()) entry.user = std::to_string(entry.uid);
   entry.since = std::chrono::system_clock::now();
-}
-
-// The holder of the lock on this folder, "PID 1234", from /proc/locks: "1: FLOCK  ADVISORY  WRITE
-// 1234 00:19:5678 0 EOF".
-std::string turn_holder(const fs::path& folder) {
-  struct stat facts {};
-  if (::stat(folder.c_str(), &facts) != 0) return "another process";
-  char place[64];
-  std::snprintf(place, sizeof place, " %02x:%02x:%llu ", major(facts.st_dev), minor(facts.st_dev),
-                static_cast<unsigned long long>(facts.st_ino));
-  const std::string locks = read_file("/proc/locks").value_or("");
-  for (const std::string_view line : split(locks, '\n')) {
-    const std::size_t at = line.find(place);
-    if (at == std::string_view::npos || line.find("FLOCK") == std::string_view::npos ||
-        line.find("->") != std::string_view::npos)
-      continue;
-    const std::string_view before = line.substr(0, at);
-    return "PID " + std::string(before.substr(before.rfind(' ') + 1));
-  }
-  return "another process";
 }
 
 }  // namespace
@@ -180,7 +159,7 @@ Directory::Turn Directory::take_turn(Seconds patience, const std::stop_token& ca
     if (errno != EWOULDBLOCK && errno != EINTR) detail::throw_write_error(path_, errno);
     if (Clock::now() - begin >= patience || cancel.stop_requested())
       throw BusyError("lease", "the leases in " + path_.string() + " are locked by " +
-                                   turn_holder(path_) + "; waited " +
+                                   lock_holder(path_) + "; waited " +
                                    duration_text(Clock::now() - begin) +
                                    "; try again, or check that process");
     std::this_thread::sleep_for(std::chrono::microseconds(100 + random() % 900));

@@ -139,6 +139,7 @@ Json with_rope_parameters_apart(Json file, const Json& defaults) {
 ModelConfig::ModelConfig(const Json& file, std::string source)
     : type_(type_of(file, source)),
       source_(std::move(source)),
+      file_(std::make_shared<const Json>(file)),
       architectures_(strings_in(file, "architectures")),
       labels_(labels_of(file, source_)) {
   const Json& known = all_types().at(type_);

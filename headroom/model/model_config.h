@@ -50,6 +50,8 @@ class ModelConfig {
   // The same model with a classifier's head of this size.
   [[nodiscard]] ModelConfig with_labels(long long labels) const;
   [[nodiscard]] const std::vector<std::string>& architectures() const { return architectures_; }
+  // The file's keys, as it gives them.
+  [[nodiscard]] const Json& file() const { return *file_; }
   // "attention_bias = false": one entry for each key that the file omits.
   [[nodiscard]] const std::vector<std::string>& defaulted() const { return defaulted_; }
 
@@ -58,6 +60,7 @@ class ModelConfig {
 
  private:
   std::string type_, source_;
+  std::shared_ptr<const Json> file_;
   std::shared_ptr<const Json> values_;  // every key that this type has
   std::vector<std::string> defaulted_;
   std::vector<std::string> architectures_;

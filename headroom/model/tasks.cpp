@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
@@ -34,6 +35,20 @@ constexpr std::array<Ending, 6> kEndings{
      {"ForImageClassification", Task::image_classification},
      {"ForConditionalGeneration", Task::seq2seq_lm}}};
 
+// Model types as transformers spells them in class names, where that is not "Llama" for "llama".
+struct Spelled {
+  std::string_view type, name;
+};
+constexpr std::array<Spelled, 9> kSpelled{{{"convnext", "ConvNext"},
+                                           {"deit", "DeiT"},
+                                           {"distilbert", "DistilBert"},
+                                           {"gpt2", "GPT2"},
+                                           {"gpt_neo", "GPTNeo"},
+                                           {"gpt_neox", "GPTNeoX"},
+                                           {"opt", "OPT"},
+                                           {"resnet", "ResNet"},
+                                           {"vit", "ViT"}}};
+
 }  // namespace
 
 std::vector<Task> tasks_of(const ModelConfig& config) {
@@ -46,6 +61,28 @@ std::vector<Task> tasks_of(const ModelConfig& config) {
       return tasks;
     }
   return tasks;
+}
+
+std::string architecture_of(const ModelConfig& config, Task task) {
+  const auto ends_for = [&](std::string_view name) {
+    return std::any_of(kEndings.begin(), kEndings.end(), [&](const Ending& ending) {
+      return ending.task == task && name.ends_with(ending.architecture);
+    });
+  };
+  for (const std::string& architecture : config.architectures())
+    if (ends_for(architecture)) return architecture;
+  const std::string& type = config.type();
+  const auto spelled = std::find_if(kSpelled.begin(), kSpelled.end(),
+                                    [&](const Spelled& one) { return one.type == type; });
+  std::string name(spelled == kSpelled.end() ? "" : spelled->name);
+  if (name.empty()) {
+    name = type;
+    name[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(name[0])));
+  }
+  if (task == Task::causal_lm && (type == "gpt2" || type == "bert")) return name + "LMHeadModel";
+  const auto ending = std::find_if(kEndings.begin(), kEndings.end(),
+                                   [&](const Ending& one) { return one.task == task; });
+  return name + std::string(ending->architecture);
 }
 
 bool is_over_tokens(Task task) {

@@ -19,6 +19,10 @@ namespace headroom::model {
 // InputError if this config does not allow it.
 [[nodiscard]] Task task_for(const ModelConfig& config, std::optional<Task> asked);
 
+// The config's `architectures` entry for the task, else transformers' class:
+// "ViTForImageClassification".
+[[nodiscard]] std::string architecture_of(const ModelConfig& config, Task task);
+
 // True if the task's loss is a mean over tokens, of which a row has several.
 [[nodiscard]] bool is_over_tokens(Task task);
 

@@ -84,7 +84,9 @@ class AdapterTensors {
 void save_adapter(const nn::Lora& lora, const std::filesystem::path& folder,
                   const AdapterInfo& info) {
   detail::make_folder(folder);
-  const auto weights = detail::write_safetensors(folder / kWeights, lora.parameters());
+  NamedTensors tensors = lora.parameters();
+  for (const auto& [name, tensor] : info.parameters) tensors.emplace_back(kBefore + name, tensor);
+  const auto weights = detail::write_safetensors(folder / kWeights, tensors);
   OutputFile config(folder / kConfig);
   config.write(detail::peft_config_of(lora, info));
   weights->sync();
@@ -114,6 +116,12 @@ nn::Lora load_adapter(torch::nn::Module& model, const std::filesystem::path& fol
     if (weight != nullptr && stored.has(name))
       bases.emplace_back(&stored.use(name, weight->sizes()), *weight);
   }
+  std::vector<at::Tensor> whole;
+  for (const auto& parameter : weights)
+    if (config.saves(parameter.key())) {
+      bases.emplace_back(&stored.use(kBefore + parameter.key(), parameter->sizes()), *parameter);
+      whole.push_back(*parameter);
+    }
   stored.refuse_unused();
   nn::Lora lora = nn::add_lora_to(model, layers,
                                   {.rank = config.rank,
@@ -125,6 +133,7 @@ nn::Lora load_adapter(torch::nn::Module& model, const std::filesystem::path& fol
   for (std::size_t i = 0; i < parameters.size(); ++i)
     stored.copy(*adapters[i], parameters[i].second);
   for (const auto& [tensor, weight] : bases) stored.copy(*tensor, weight);
+  for (at::Tensor& parameter : whole) parameter.set_requires_grad(true);
   return lora;
 }
 

@@ -15,7 +15,9 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
+#include "headroom/models/tensor_files.h"
 #include "headroom/nn/lora.h"
 
 namespace headroom::models {
@@ -23,8 +25,14 @@ namespace headroom::models {
 struct AdapterInfo {
   std::string base_model = {};  // peft's base_model_name_or_path: a name on the hub, or a folder
   // peft's task_type, "CAUSAL_LM". It decides which class of peft reads the file. With "SEQ_CLS"
-  // and "TOKEN_CLS" peft expects the head's weights in the file, which has none.
+  // and "TOKEN_CLS" peft expects the head among `modules`.
   std::string task_type = {};
+  // For AutoPeftModel, which without a task type needs to know transformers' class of the base.
+  std::string base_class = {};
+  // Modules that were trained as a whole, a head for example (peft's modules_to_save): their names,
+  // and all their parameters under the model's names.
+  std::vector<std::string> modules = {};
+  NamedTensors parameters = {};
 };
 
 // Saves the adapters, merged or not, into a folder, which is created if needed. peft selects
@@ -40,12 +48,13 @@ struct LoadAdapterOptions {
 
 // Adds the adapters that the folder describes, with their weights. The model is frozen and the
 // adapters train, as after nn::add_lora. Weights of base layers in the file, which peft saves for
-// embeddings, go into the model. target_modules may be a list, a regular expression (with the
+// embeddings, go into the model, and so do whole modules (modules_to_save), which then train, too.
+// target_modules may be a list, a regular expression (with the
 // syntax of ECMAScript, which lacks lookbehind and named groups) or "all-linear": all linear layers
 // in the file.
 //
 // Throws InputError naming the file and the key or tensor: for another peft_type, for keys that
-// would change results and are not supported (use_dora, bias, modules_to_save, layers_to_transform,
+// would change results and are not supported (use_dora, bias, layers_to_transform,
 // an init_lora_weights that changes the model's weights, keys of a later peft, ...), for a missing,
 // additional or broken tensor, and for one of another shape. Throws UsageError for layers that
 // cannot have an adapter (nn/lora.h). Whenever it throws, the model is unchanged, unless memory ran

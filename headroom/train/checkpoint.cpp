@@ -19,6 +19,7 @@
 #include "headroom/base/error.h"
 #include "headroom/base/file.h"
 #include "headroom/base/host_memory.h"
+#include "headroom/base/run_folder.h"
 #include "headroom/base/sha256.h"
 #include "headroom/libtorch/random_state.h"
 #include "headroom/models/tensor_files.h"
@@ -31,7 +32,6 @@ using at::Tensor;
 using models::NamedTensors;
 using models::TensorFile;
 
-constexpr const char* kPrefix = "checkpoint-";
 constexpr const char* kUnfinished = ".unfinished";
 constexpr const char* kState = "state.json";
 constexpr const char* kModel = "model.safetensors";
@@ -95,8 +95,14 @@ void sync(const fs::path& path) {
   if (open.get() < 0 || ::fsync(open.get()) != 0) throw WriteError(write_failure(path, errno));
 }
 
+void make_folder(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) throw WriteError(write_failure(folder, error.value()));
+}
+
 void write_into(const fs::path& unfinished, const Run& run) {
-  fs::create_directories(unfinished);
+  make_folder(unfinished);
   Json state = run.state;
   for (const auto& [name, tensors] :
        {std::pair(kModel, &run.model), std::pair(kOptimizer, &run.optimizer),
@@ -109,18 +115,26 @@ void write_into(const fs::path& unfinished, const Run& run) {
   sync(unfinished);
 }
 
+// What a checkpoint consists of, and nothing else: a folder with a file of the user's stays.
+void remove_checkpoint(const fs::path& folder) {
+  std::error_code error;
+  for (const char* name : {kState, kModel, kOptimizer, kRandom}) fs::remove(folder / name, error);
+  fs::remove(folder, error);
+}
+
 void write(const Run& run, const fs::path& folder) {
   const fs::path unfinished = folder.string() + kUnfinished;
-  fs::remove_all(unfinished);
+  std::error_code error;
+  fs::remove_all(unfinished, error);
   try {
     write_into(unfinished, run);
   } catch (...) {  // on a full disk its space is needed
-    std::error_code error;
     fs::remove_all(unfinished, error);
     throw;
   }
-  fs::remove_all(folder);  // of the same step, from a run that was resumed before it
-  fs::rename(unfinished, folder);
+  remove_checkpoint(folder);  // of the same step, from a run that was resumed before it
+  fs::rename(unfinished, folder, error);
+  if (error) throw WriteError(write_failure(folder, error.value()));
   sync(folder.parent_path());
 }
 
@@ -155,6 +169,18 @@ std::vector<optim::State> states_in(const TensorFile& file, const optim::Optimiz
   return states;
 }
 
+// Whether they are of an optimizer of this kind, whose states are there.
+bool suit(const std::vector<optim::State>& states, const optim::Optimizer& optimizer) {
+  const auto names = [](const optim::State& state) {
+    std::vector<std::string> all;
+    for (const auto& [name, tensor] : state) all.push_back(name);
+    return all;
+  };
+  for (std::size_t i = 0; i < states.size(); ++i)
+    if (names(states[i]) != names(optimizer.state(i))) return false;
+  return true;
+}
+
 // All of them, or none if one does not fit.
 void set_states(optim::Optimizer& optimizer, const std::vector<optim::State>& states) {
   std::vector<optim::State> before;
@@ -169,28 +195,52 @@ void set_states(optim::Optimizer& optimizer, const std::vector<optim::State>& st
   }
 }
 
-FoundCheckpoint read(const fs::path& folder, Step& step) {
+Json sound_state(const fs::path& folder) {
   const Json state = parse_json(read_input(folder / kState), (folder / kState).string());
   check_files(folder, state);
+  return state;
+}
+
+void read_weights(const TensorFile& model, const NamedTensors& tensors) {
+  const at::NoGradGuard no_grad;
+  for (const auto& [name, tensor] : tensors) model.read_into(name, tensor);
+}
+
+FoundCheckpoint read(const fs::path& folder, Step& step) {
+  const Json state = sound_state(folder);
   const TensorFile model(folder / kModel), optimizer(folder / kOptimizer), random(folder / kRandom);
   const NamedTensors tensors = tensors_of(step.module());
   check_fits(model, tensors);
   const std::vector<optim::State> states = states_in(optimizer, step.optimizer());
-  const at::NoGradGuard no_grad;
-  set_states(step.optimizer(), states);
-  for (const auto& [name, tensor] : tensors) model.read_into(name, tensor);
-  if (optim::LossScaler* scaler = step.scaler(); scaler != nullptr && state.contains("scaler"))
-    scaler->restore(state["scaler"].at("factor").get<double>(),
-                    state["scaler"].at("good_steps").get<std::int64_t>());
   FoundCheckpoint found{.folder = folder,
                         .step = state.at("step").get<std::int64_t>(),
                         .plan = plan_from(state.at("plan"), (folder / kState).string()),
                         .more = state.at("more").get<std::string>()};
+  step.optimizer().reserve();
+  found.same_optimizer = suit(states, step.optimizer());
+  if (found.same_optimizer) set_states(step.optimizer(), states);
+  read_weights(model, tensors);
+  if (optim::LossScaler* scaler = step.scaler(); scaler != nullptr && state.contains("scaler"))
+    scaler->restore(state["scaler"].at("factor").get<double>(),
+                    state["scaler"].at("good_steps").get<std::int64_t>());
   step.set_steps(found.step);
   NamedTensors generators;
   for (const std::string& name : random.names()) generators.emplace_back(name, random.read(name));
   found.same_random_numbers = libtorch::RandomState::restore(generators);
   return found;
+}
+
+// Why it cannot be used; memory that ran out says nothing about a checkpoint.
+std::string why_refused(const fs::path& folder) {
+  try {
+    throw;
+  } catch (const c10::OutOfMemoryError&) {
+    throw;
+  } catch (const Error& error) {
+    return folder.string() + ": " + error.sentence();
+  } catch (const std::exception& error) {  // of JSON, numbers, files
+    return folder.string() + ": " + error.what();
+  }
 }
 
 }  // namespace
@@ -225,15 +275,7 @@ class Checkpoints::Writer {
 };
 
 Checkpoints::Checkpoints(fs::path folder, int keep)
-    : folder_(std::move(folder)), keep_(std::max(1, keep)), writer_(std::make_unique<Writer>()) {
-  std::error_code error;
-  fs::create_directories(folder_, error);
-  if (error) throw WriteError(write_failure(folder_, error.value()));
-  for (const auto& entry : fs::directory_iterator(folder_))
-    if (entry.path().filename().string().starts_with(kPrefix) &&
-        entry.path().extension() == kUnfinished)
-      fs::remove_all(entry.path(), error);
-}
+    : folder_(std::move(folder)), keep_(std::max(1, keep)), writer_(std::make_unique<Writer>()) {}
 
 Checkpoints::~Checkpoints() {
   try {
@@ -244,19 +286,27 @@ Checkpoints::~Checkpoints() {
 
 std::vector<fs::path> Checkpoints::all() const {
   std::vector<fs::path> folders;
-  for (const auto& entry : fs::directory_iterator(folder_))
-    if (entry.is_directory() && entry.path().filename().string().starts_with(kPrefix) &&
-        entry.path().extension() != kUnfinished)
-      folders.push_back(entry.path());
-  std::sort(folders.rbegin(), folders.rend());
+  for (const CheckpointFolder& one : checkpoints_in(folder_)) folders.push_back(one.path);
   return folders;
+}
+
+void Checkpoints::remove_half_written() {
+  if (std::exchange(is_clean_, true)) return;
+  make_folder(folder_);
+  std::error_code error;
+  std::vector<fs::path> halves;
+  for (const auto& entry : fs::directory_iterator(folder_, error))
+    if (is_half_written_checkpoint(entry.path())) halves.push_back(entry.path());
+  for (const fs::path& half : halves) fs::remove_all(half, error);
 }
 
 void Checkpoints::save(Step& step, const std::string& more) {
   wait();
+  remove_half_written();
   char name[32];
-  std::snprintf(name, sizeof name, "%s%08lld", kPrefix, static_cast<long long>(step.steps()));
+  std::snprintf(name, sizeof name, "checkpoint-%08lld", static_cast<long long>(step.steps()));
   Run run = run_of(step, more);
+  writing_ = step.steps();
   if (const auto host = host_memory_to_use(); host && bytes_of(run) > *host)
     return write(run, folder_ / name);  // a tensor at a time
   try {
@@ -275,36 +325,74 @@ bool Checkpoints::is_idle() const {
 }
 
 void Checkpoints::wait() {
+  const std::int64_t step = std::exchange(writing_, -1);
   writer_->wait();
+  if (step < 0) return;
+  written_ = step;
   remove_old();
 }
 
 void Checkpoints::remove_old() const {
-  const std::vector<fs::path> folders = all();
-  for (std::size_t i = static_cast<std::size_t>(keep_); i < folders.size(); ++i) {
-    std::error_code error;
-    fs::remove_all(folders[i], error);
-  }
+  int left = keep_;
+  for (const CheckpointFolder& one : checkpoints_in(folder_))
+    if (one.step <= written_ && --left < 0) remove_checkpoint(one.path);
 }
 
-std::optional<FoundCheckpoint> Checkpoints::load(Step& step) const {
+std::optional<FoundCheckpoint> Checkpoints::load(Step& step,
+                                                 const std::vector<fs::path>& also) const {
   writer_->wait();
+  std::vector<CheckpointFolder> all = checkpoints_in(folder_);
+  for (const fs::path& folder : also)
+    for (CheckpointFolder& one : checkpoints_in(folder)) all.push_back(std::move(one));
+  std::stable_sort(all.begin(), all.end(),
+                   [](const auto& one, const auto& other) { return one.step > other.step; });
   std::vector<std::string> refused;
-  for (const fs::path& folder : all()) {
+  std::vector<fs::path> refused_folders;
+  for (const auto& [folder, number] : all) {
     try {
       FoundCheckpoint found = read(folder, step);
       found.refused = std::move(refused);
+      found.refused_folders = std::move(refused_folders);
       return found;
-    } catch (const c10::OutOfMemoryError&) {  // says nothing about the checkpoint
-      throw;
-    } catch (const Error& error) {
-      refused.push_back(folder.string() + ": " + error.sentence());
-    } catch (const std::exception& error) {  // of JSON, numbers, files
-      refused.push_back(folder.string() + ": " + error.what());
+    } catch (...) {
+      refused.push_back(why_refused(folder));
+      refused_folders.push_back(folder);
     }
   }
   if (!refused.empty()) throw InputError(folder_.string(), "no checkpoint is sound: " + refused[0]);
   return {};
+}
+
+std::optional<std::int64_t> Checkpoints::load_weights(Step& step) const {
+  writer_->wait();
+  for (const auto& [folder, number] : checkpoints_in(folder_)) {
+    try {
+      static_cast<void>(sound_state(folder));
+      const TensorFile model(folder / kModel);
+      const NamedTensors tensors = tensors_of(step.module());
+      check_fits(model, tensors);
+      read_weights(model, tensors);
+      return number;
+    } catch (...) {
+      static_cast<void>(why_refused(folder));  // then an older one
+    }
+  }
+  return {};
+}
+
+std::optional<std::string> Checkpoints::newest_more() const {
+  for (const auto& [folder, number] : checkpoints_in(folder_)) {
+    try {
+      return sound_state(folder).at("more").get<std::string>();
+    } catch (...) {
+      static_cast<void>(why_refused(folder));
+    }
+  }
+  return {};
+}
+
+Bytes checkpoint_bytes(Step& step) {
+  return bytes_of(run_of(step, {}));
 }
 
 }  // namespace headroom::train

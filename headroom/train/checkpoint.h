@@ -12,7 +12,8 @@
 // torn or foreign one is refused, and the one before it is used.
 //
 // save() copies the state to host memory and returns; a thread writes it. Where the host has no
-// memory for that, save() writes by itself. `keep` counts the checkpoints that stay.
+// memory for that, save() writes by itself. `keep` counts the checkpoints that stay; of older ones
+// only the files above are removed, and none that is newer than the one just saved.
 //
 // Threads: one at a time.
 #pragma once
@@ -24,6 +25,7 @@
 #include <string>
 #include <vector>
 
+#include "headroom/base/bytes.h"
 #include "headroom/train/step.h"
 
 namespace headroom::train {
@@ -34,12 +36,14 @@ struct FoundCheckpoint {
   Plan plan;                         // of the last step before it
   std::string more;                  // as given to save()
   bool same_random_numbers = true;   // false: saved on another device, whose numbers differ
+  bool same_optimizer = true;        // false: saved by one of another kind; its states start anew
   std::vector<std::string> refused;  // one sentence for each newer one that was not sound
+  std::vector<std::filesystem::path> refused_folders;
 };
 
 class Checkpoints {
  public:
-  // Makes the folder, and removes what a killed run left half-written. Throws WriteError.
+  // The first save() makes the folder, and removes what a killed run left half-written.
   explicit Checkpoints(std::filesystem::path folder, int keep = 2);
   ~Checkpoints();  // waits for the writing
   Checkpoints(const Checkpoints&) = delete;
@@ -53,19 +57,31 @@ class Checkpoints {
   // True unless a save is still being written.
   [[nodiscard]] bool is_idle() const;
 
-  // Puts the newest sound checkpoint into module, optimizer, scaler, step and random generators.
-  // Waits for the writing. Nothing: there is none. A checkpoint that does not fit the module is
-  // refused before anything changes.
-  [[nodiscard]] std::optional<FoundCheckpoint> load(Step& step) const;
+  // Puts the newest sound checkpoint into module, optimizer, scaler, step and random generators;
+  // those in the folders `also` count, too. Waits for the writing. Nothing: there is none. Throws
+  // InputError if none is sound. A checkpoint that does not fit the module is refused before
+  // anything changes.
+  [[nodiscard]] std::optional<FoundCheckpoint> load(
+      Step& step, const std::vector<std::filesystem::path>& also = {}) const;
+  // The weights of the newest sound one, into the module alone; returns its step.
+  [[nodiscard]] std::optional<std::int64_t> load_weights(Step& step) const;
+  // What the newest sound one was saved with.
+  [[nodiscard]] std::optional<std::string> newest_more() const;
   // Their folders, the newest first.
   [[nodiscard]] std::vector<std::filesystem::path> all() const;
 
  private:
   class Writer;
+  void remove_half_written();
   void remove_old() const;
   std::filesystem::path folder_;
   int keep_;
+  std::int64_t writing_ = -1, written_ = -1;  // steps
+  bool is_clean_ = false;                     // nothing half-written is left
   std::unique_ptr<Writer> writer_;
 };
+
+// What a checkpoint of this step takes on the disk, without its few KiB of JSON.
+[[nodiscard]] Bytes checkpoint_bytes(Step& step);
 
 }  // namespace headroom::train

@@ -4,6 +4,7 @@
 #include <torch/nn/module.h>
 
 #include <algorithm>
+#include <cmath>
 #include <exception>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -52,13 +53,19 @@ class EvaluationMode {
   std::vector<Place> before_;
 };
 
+void add_predictions(const at::Tensor& logits, std::vector<Prediction>& predictions) {
+  const auto [probabilities, labels] = logits.cpu().to(at::kDouble).softmax(-1).max(-1);
+  for (std::int64_t row = 0; row < labels.size(0); ++row)
+    predictions.push_back({labels[row].item<std::int64_t>(), probabilities[row].item<double>()});
+}
+
 }  // namespace
 
 Evaluation::Evaluation(torch::nn::Module& module, Objective objective, EvaluationOptions options)
     : module_(module), objective_(std::move(objective)), options_(std::move(options)) {
   if (!objective_.score)
     objective_.score = [loss = objective_.loss](const Tensors& rows) {
-      return Score{loss(rows), {}};
+      return Score{loss(rows), {}, {}};
     };
 }
 
@@ -81,8 +88,10 @@ Evaluated Evaluation::run(const Batches& batches, std::int64_t step) {
     all.right += one.right;
     all.rows += one.rows;
     all.counts_right = all.counts_right && one.counts_right;
+    all.predictions.insert(all.predictions.end(), one.predictions.begin(), one.predictions.end());
   }
   Evaluated result{.loss = all.loss / std::max(all.terms, 1.0), .accuracy = {}, .rows = all.rows};
+  result.predictions = std::move(all.predictions);
   if (all.counts_right && all.rows > 0) result.accuracy = all.right / static_cast<double>(all.rows);
   return result;
 }
@@ -153,8 +162,17 @@ Evaluation::Sums Evaluation::attempt(const Tensors& batch) {
     sums.terms += terms;
     sums.counts_right = sums.counts_right && score.right.defined();
     if (score.right.defined()) sums.right += score.right.item<double>();
+    if (options_.predicts && score.logits.defined())
+      add_predictions(score.logits, sums.predictions);
   }
   return sums;
+}
+
+bool is_better(const Evaluated& one, const Evaluated& other) {
+  if (one.accuracy && other.accuracy && *one.accuracy != *other.accuracy)
+    return *one.accuracy > *other.accuracy;
+  if (std::isnan(other.loss)) return !std::isnan(one.loss);
+  return one.loss < other.loss;
 }
 
 Json to_json(const Evaluated& result) {
@@ -162,7 +180,8 @@ Json to_json(const Evaluated& result) {
 }
 
 Evaluated evaluated_from(const Json& document) {
-  Evaluated result{.loss = document.at("loss").get<double>(),
+  const Json& loss = document.at("loss");  // JSON has no number for NaN
+  Evaluated result{.loss = loss.is_null() ? std::nan("") : loss.get<double>(),
                    .accuracy = {},
                    .rows = document.at("rows").get<std::int64_t>()};
   if (const Json& accuracy = document.at("accuracy"); !accuracy.is_null())

@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <vector>
 
 #include "headroom/train/batches.h"
 #include "headroom/train/event.h"
@@ -29,17 +30,26 @@ class Module;
 
 namespace headroom::train {
 
+struct Prediction {
+  std::int64_t label = 0;  // the class of the highest probability
+  double probability = 0;
+};
+
 struct Evaluated {
   double loss = 0;
   std::optional<double> accuracy;  // of rows, where the objective counts right answers
   std::int64_t rows = 0;
+  std::vector<Prediction> predictions = {};  // of each row, in order, if that was asked for
 };
+// Higher accuracy; where it is not counted, or equal, a lower loss.
+[[nodiscard]] bool is_better(const Evaluated& one, const Evaluated& other);
 [[nodiscard]] Json to_json(const Evaluated& result);
 [[nodiscard]] Evaluated evaluated_from(const Json& document);
 
 struct EvaluationOptions {
   std::int64_t micro_batch = 0;  // rows in a forward pass; 0: a whole batch
   std::optional<c10::ScalarType> autocast = {};
+  bool predicts = false;  // also what the model predicts, where the objective has logits of classes
   std::function<void(const Event&)> on_event = {};
 };
 
@@ -59,6 +69,7 @@ class Evaluation {
     double loss = 0, terms = 0, right = 0;
     bool counts_right = true;
     std::int64_t rows = 0;
+    std::vector<Prediction> predictions;
   };
   [[nodiscard]] Sums measured(const Tensors& batch, std::int64_t step);
   [[nodiscard]] Sums attempt(const Tensors& batch);

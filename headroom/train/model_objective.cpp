@@ -32,10 +32,13 @@ Objective objective_of(const std::shared_ptr<models::Model>& model) {
   objective.score = [model](const Tensors& rows) {
     const models::Batch batch = batch_of(rows);
     const models::Output output = model->run(batch);
-    Score score{.loss = output.loss};
+    Score score{.loss = output.loss, .right = {}, .logits = {}};
     const bool has_classes = output.logits.defined() && output.logits.dim() == 2 &&
                              batch.labels.dim() == 1 && batch.labels.scalar_type() == at::kLong;
-    if (has_classes) score.right = output.logits.argmax(-1).eq(batch.labels).sum();
+    if (has_classes) {
+      score.right = output.logits.argmax(-1).eq(batch.labels).sum();
+      score.logits = output.logits;
+    }
     return score;
   };
   objective.terms = [model](const Tensors& rows) {

@@ -24,8 +24,9 @@ using Tensors = std::vector<at::Tensor>;
 
 // How well the model does on some rows.
 struct Score {
-  at::Tensor loss;   // the mean, one number
-  at::Tensor right;  // how many rows got the right answer; undefined: not counted
+  at::Tensor loss;    // the mean, one number
+  at::Tensor right;   // how many rows got the right answer; undefined: not counted
+  at::Tensor logits;  // [rows, classes]; undefined: the model predicts no class
 };
 
 struct Objective {

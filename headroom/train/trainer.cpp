@@ -9,79 +9,15 @@
 #include <utility>
 
 #include "headroom/base/error.h"
-#include "headroom/base/time.h"
 #include "headroom/libtorch/failure.h"
 #include "headroom/memory/clear.h"
 #include "headroom/memory/device_memory.h"
-#include "headroom/memory/memory_statistics.h"
-#include "headroom/train/checkpoint.h"
-#include "headroom/train/detail/leak_watch.h"
-#include "headroom/train/detail/neighbour_watch.h"
-#include "headroom/train/detail/run_files.h"
+#include "headroom/train/detail/trainer_state.h"
 #include "headroom/train/detail/transaction.h"
 
 namespace headroom::train {
 
-class Trainer::State {
- public:
-  State(torch::nn::Module& module, optim::Optimizer& optimizer, Objective objective,
-        Batches batches, TrainerOptions given, std::optional<Batches> evaluation);
-
-  std::optional<FoundCheckpoint> prepare();
-  Trained run();
-  Evaluated evaluate();
-  Step step;
-
- private:
-  static StepOptions heard(TrainerOptions& options, State& state);
-  [[nodiscard]] std::optional<memory::GpuMemoryStats> memory_now() const;
-  [[nodiscard]] std::string place() const;
-  void restore(const FoundCheckpoint& found);
-  void one_step();
-  [[nodiscard]] Tensors next_batch();
-  void after_step(const Committed& done, double seconds);
-  void watch_memory(std::int64_t number);
-  void shrink();
-  [[nodiscard]] std::int64_t evaluation_rows() const;
-  void evaluate_and_keep_best();
-  void begin_files();
-  void save();
-  void wait_for_checkpoint();
-  void save_what_is_left();
-  void say(std::string_view line) const;
-  void say_memory(const std::string& prefix) const;
-  void say_epoch(std::int64_t epoch);
-  void tell(Event event);
-
-  TrainerOptions options_;
-  Batches batches_;
-  std::optional<Batches> evaluation_batches_;
-  std::optional<Evaluation> evaluation_;
-  std::optional<Tensors> first_;  // priced, not yet trained
-  std::string position_;          // of the data, after the last committed step
-  std::string evaluation_start_;
-  std::optional<Checkpoints> checkpoints_, best_;
-  std::optional<detail::RunFiles> files_;
-  std::optional<detail::PlanSchedule> schedule_;
-  detail::LeakWatch leaks_;
-  Trained training_;
-  std::int64_t steps_in_all_ = 0, begun_ = 0, saved_ = -1, saving_ = -1, worse_ = 0;
-  detail::NeighbourWatch neighbours_;
-  Clock::time_point since_{};  // when the step began, its data included
-  std::optional<Clock::time_point> said_epoch_;
-  double rows_per_s_ = 0;
-  std::int64_t rows_ = 0;  // of the first batch
-  bool is_prepared_ = false, said_not_finite_ = false;
-};
-
 namespace {
-
-// Higher accuracy; where it is not counted, or equal, a lower loss.
-bool is_better(const Evaluated& one, const Evaluated& other) {
-  if (one.accuracy && other.accuracy && *one.accuracy != *other.accuracy)
-    return *one.accuracy > *other.accuracy;
-  return one.loss < other.loss;
-}
 
 bool is_memory(const std::exception_ptr& failure) {
   return oom::is_out_of_memory(libtorch::judge(failure));
@@ -161,6 +97,7 @@ void Trainer::State::say_memory(const std::string& prefix) const {
 
 std::optional<FoundCheckpoint> Trainer::State::prepare() {
   if (std::exchange(is_prepared_, true)) return {};
+  take_folder();
   if (options_.clear_memory_on_start) memory::clear_gpu_memory();
   if (batches_.position) position_ = batches_.position();
   Tensors first = batches_.next();
@@ -170,51 +107,16 @@ std::optional<FoundCheckpoint> Trainer::State::prepare() {
     batches_.go_to(position_);
   else
     first_ = std::move(first);
-  if (options_.out.empty()) return {};
-  checkpoints_.emplace(options_.out, options_.keep_last);
-  std::optional<FoundCheckpoint> found;
-  if (options_.resume) found = checkpoints_->load(step);
+  if (!checkpoints_ || !options_.resume) return {};
+  std::optional<FoundCheckpoint> found = checkpoints_->load(step);
   if (found) restore(*found);
   return found;
-}
-
-void Trainer::State::restore(const FoundCheckpoint& found) {
-  const Json more = parse_json(found.more, (found.folder / "state.json").string());
-  position_ = more.at("position").get<std::string>();
-  if (batches_.go_to) batches_.go_to(position_);
-  training_.resumed_from = training_.steps = saved_ = found.step;
-  training_.rows = more.at("rows").get<std::int64_t>();
-  training_.loss = more.at("loss").get<double>();
-  if (!more.at("evaluation").is_null())
-    training_.evaluation = evaluated_from(more.at("evaluation"));
-  if (!more.at("best").is_null()) training_.best = evaluated_from(more.at("best"));
-  worse_ = more.at("worse").get<std::int64_t>();
-  Plan plan = found.plan;  // of a run whose model may have had other techniques
-  plan.checkpointing = plan.checkpointing && step.objective().can_checkpoint;
-  plan.fused_loss = plan.fused_loss && step.objective().can_fuse_loss;
-  step.set_plan(plan);
-  for (const std::string& refused : found.refused) say("not used: " + refused);
-  if (!found.same_random_numbers)
-    say("the checkpoint is of another device, whose random numbers differ: so does dropout from "
-        "here on");
-  tell({.kind = Event::Kind::restore, .step = found.step, .from = plan, .to = plan});
-}
-
-std::string Trainer::State::place() const {
-  return to_line({{"position", position_},
-                  {"rows", training_.rows},
-                  {"loss", training_.loss},
-                  {"evaluation", training_.evaluation ? to_json(*training_.evaluation) : Json()},
-                  {"best", training_.best ? to_json(*training_.best) : Json()},
-                  {"worse", worse_}});
 }
 
 // ---- A run ----
 
 Trained Trainer::State::run() {
   prepare();
-  std::optional<detail::RunFolder> ours;
-  if (!options_.out.empty()) ours.emplace(options_.out);
   begun_ = step.steps();
   if (begun_ >= steps_in_all_)
     say("already at step " + std::to_string(begun_) + ": nothing is left to train");
@@ -226,9 +128,7 @@ Trained Trainer::State::run() {
     save_what_is_left();
     throw;
   }
-  save();
-  wait_for_checkpoint();
-  if (best_) best_->wait();
+  save_at_the_end();
   return training_;
 }
 
@@ -255,19 +155,9 @@ Tensors Trainer::State::next_batch() {
   return batches_.next();
 }
 
-// Not before there is something to write: what fails before the first commit leaves an earlier run
-// where it is.
-void Trainer::State::begin_files() {
-  if (files_ || options_.out.empty()) return;
-  if (!options_.resume)
-    if (const auto moved = detail::set_aside(options_.out))
-      say("an earlier run is now in " + moved->string());
-  files_.emplace(options_.out, begun_);
-}
-
 void Trainer::State::after_step(const Committed& done, double seconds) {
   begin_files();
-  if (checkpoints_ && checkpoints_->is_idle()) wait_for_checkpoint();
+  if (checkpoints_) checkpoints_->look();
   if (batches_.position) position_ = batches_.position();
   training_.steps = done.step;
   training_.rows += done.rows;
@@ -304,7 +194,8 @@ void Trainer::State::after_step(const Committed& done, double seconds) {
       options_.evaluate_every > 0 ? done.step % options_.evaluate_every == 0 : ends_epoch;
   if (evaluation_ && (is_due || left == 0)) evaluate_and_keep_best();
   if (ends_epoch) say_epoch(progress.epoch);
-  if (options_.save_every > 0 && done.step % options_.save_every == 0) save();
+  const bool is_asked = options_.listener.should_save && options_.listener.should_save();
+  if (is_asked || (options_.save_every > 0 && done.step % options_.save_every == 0)) save();
   since_ = Clock::now();  // the next step's time has no evaluation and no saving in it
   if (options_.listener.should_stop && options_.listener.should_stop()) training_.is_stopped = true;
 }
@@ -358,49 +249,14 @@ Evaluated Trainer::State::evaluate() {
   return evaluation_->run(*evaluation_batches_, step.steps());
 }
 
-void Trainer::State::evaluate_and_keep_best() {
-  const Evaluated result = evaluate();
-  training_.evaluation = result;
-  if (files_) files_->evaluation(result, step.steps(), evaluation_->micro_batch());
-  if (options_.listener.on_evaluation) options_.listener.on_evaluation(result, step.steps());
-  if (training_.best && !is_better(result, *training_.best)) {
-    if (++worse_ == options_.patience) training_.is_early = true;
-    return;
-  }
-  worse_ = 0;
-  training_.best = result;
-  if (options_.out.empty()) return;
-  if (!best_) best_.emplace(options_.out / "best", 1);
-  best_->save(step, place());
-}
-
-// A run that has committed nothing leaves an earlier one in its folder alone.
-void Trainer::State::save() {
-  if (!checkpoints_ || saved_ == step.steps()) return;
-  if (!files_ && detail::has_a_run(options_.out)) return;
-  wait_for_checkpoint();
-  checkpoints_->save(step, place());
-  saved_ = saving_ = step.steps();
-}
-
-// Until it is on the disk. Throws WriteError.
-void Trainer::State::wait_for_checkpoint() {
-  if (!checkpoints_) return;
-  const std::int64_t saved = std::exchange(saving_, -1);
-  checkpoints_->wait();
-  if (saved < 0) return;
-  tell({.kind = Event::Kind::checkpoint, .step = saved, .from = step.plan(), .to = step.plan()});
-}
-
 // After a failure: whatever keeps this from being saved is less important than the failure.
 void Trainer::State::save_what_is_left() {
   const std::exception_ptr failure = std::current_exception();
   try {
     if (is_memory(failure)) say_memory("out of memory, and no plan is left");
-    save();
-    wait_for_checkpoint();
-  } catch (const std::exception& error) {
-    say("no checkpoint of step " + std::to_string(step.steps()) + ": " + error.what());
+    save_at_the_end();
+  } catch (const Error& error) {
+    say("no checkpoint of step " + std::to_string(step.steps()) + ": " + error.sentence());
   }
 }
 
@@ -423,6 +279,12 @@ Evaluated Trainer::evaluate() {
 }
 Step& Trainer::step() {
   return state_->step;
+}
+RunFolder& Trainer::folder() {
+  return state_->folder();
+}
+std::optional<std::int64_t> Trainer::load_best_weights() {
+  return state_->load_best_weights();
 }
 
 }  // namespace headroom::train

@@ -4,8 +4,10 @@
 //   train::Trainer trainer(*net, *optimizer, {.loss = loss_of}, batches, {.epochs = 3, .out =
 //   "run"}); const train::Trained done = trainer.run(); say(done.loss);
 //
-// With `out` the run writes there, and with `resume` it goes on where an earlier one ended, with
-// the same losses. Without `resume` it moves an earlier run's files to out/earlier-1, and so on.
+// With `out` the run writes there, and with `resume` it goes on after the newest sound checkpoint,
+// with the same losses. Without one, or without `resume`, it moves an earlier run's files to
+// out/earlier-1, and so on, as soon as it has committed a step. It touches nothing that no run made
+// (base/run_folder.h).
 //
 //   out/checkpoint-00000100/   everything that a run needs (checkpoint.h); the last `keep_last`
 //   out/best/checkpoint-.../   that of the best evaluation
@@ -14,7 +16,8 @@
 //   out/events.out.tfevents... the figures for TensorBoard
 //
 // A failure that is no out-of-memory is not retried: run() saves a checkpoint of the last committed
-// step and throws it. So is an out-of-memory that no plan cured; oom_report.h explains it.
+// step and throws it. So is an out-of-memory that no plan cured; oom_report.h explains it. A
+// checkpoint that cannot be written does not end the run: see Trained::not_saved.
 //
 // Threads: one at a time.
 #pragma once
@@ -24,9 +27,11 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
+#include "headroom/base/run_folder.h"
 #include "headroom/train/batches.h"
 #include "headroom/train/checkpoint.h"
 #include "headroom/train/evaluation.h"
@@ -53,6 +58,7 @@ struct TrainerListener {
   // Memory at the start, at each epoch and after an out-of-memory, and growth of live memory.
   std::function<void(std::string_view line)> on_line = {};
   std::function<bool()> should_stop = {};  // asked after each step
+  std::function<bool()> should_save = {};  // likewise, for a checkpoint now
 };
 
 struct TrainerOptions {
@@ -64,7 +70,8 @@ struct TrainerOptions {
   EvaluationOptions evaluation = {};
   std::filesystem::path out = {};  // empty: nothing is written
   bool resume = false;
-  std::int64_t save_every = 0;  // steps; 0: only at the end
+  std::filesystem::path resume_from = {};  // read by `resume` if `out` is empty, for evaluate()
+  std::int64_t save_every = 0;             // steps; 0: only at the end
   int keep_last = 2;
   // Obeyed instead of the ladder's foresight, as far as it goes. Empty: none.
   std::filesystem::path plan_schedule = {};
@@ -86,6 +93,8 @@ struct Trained {
   bool is_stopped = false;                   // because it was asked to
   bool is_early = false;                     // because evaluations got no better
   std::optional<std::int64_t> resumed_from;  // step
+  std::string not_saved;  // why the last step has no checkpoint; empty: it has one, or there is no
+                          // `out`
 };
 
 class Trainer {
@@ -97,13 +106,19 @@ class Trainer {
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
-  // Prices the plans and loads a checkpoint, if that was asked for; run() does it if it was not
-  // called. Nothing: no checkpoint was loaded.
+  // Takes `out` for this run, prices the plans and loads a checkpoint, if that was asked for; run()
+  // does it if it was not called. Nothing: no checkpoint was loaded. Throws BusyError if another
+  // run writes in `out`.
   std::optional<FoundCheckpoint> prepare();
   [[nodiscard]] Trained run();
   // Evaluates as run() does; trains nothing.
   [[nodiscard]] Evaluated evaluate();
   [[nodiscard]] Step& step();
+  // `out`, for further files of the run. Throws UsageError before prepare(), and without `out`.
+  [[nodiscard]] RunFolder& folder();
+  // Puts the weights of the best evaluation into the module and returns its step; nothing: no sound
+  // checkpoint of it is there. The optimizer keeps its states: train no further.
+  std::optional<std::int64_t> load_best_weights();
 
  private:
   class State;

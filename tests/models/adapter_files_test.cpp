@@ -194,11 +194,37 @@ TEST(AdapterFiles, MayHaveWeightsOfBaseLayers) {
   EXPECT_TRUE(other.q->weight.equal(torch::eye(6)));
 }
 
+// peft's usual way to train a classifier's head. It was refused, and an adapter of `headroom train`
+// had its head in a file that peft does not read.
+TEST(AdapterFiles, MayHaveModulesThatWereTrainedAsAWhole) {
+  const Folder folder;
+  AdapterNet net, other;
+  const nn::Lora lora = nn::add_lora(net, {.rank = 2, .targets = {"q"}});
+  fill_adapters(lora);
+  AdapterInfo info{.modules = {"flat"}};
+  {
+    const torch::NoGradGuard no_grad;
+    for (const auto& parameter : net.flat->named_parameters()) {
+      parameter->mul_(2);
+      info.parameters.emplace_back("flat." + parameter.key(), parameter->detach());
+    }
+  }
+  save_adapter(lora, folder.path(), info);
+  EXPECT_EQ(config_in(folder.path()).at("modules_to_save"), Json({"flat"}));
+  (void)load_adapter(other, folder.path());
+  EXPECT_TRUE(output_of(other).equal(output_of(net)));
+  EXPECT_TRUE(other.flat->weight.requires_grad()) << "it trains further";
+  EXPECT_FALSE(other.wide->weight.requires_grad());
+  change(folder, "modules_to_save", {"flat", "wide"});
+  expect_refused(folder, "adapter_model.safetensors",
+                 "the tensor for \"base_model.model.wide.weight\"");
+}
+
 TEST(AdapterFiles, RefuseWhatWouldChangeResults) {
   const std::vector<std::pair<std::string, Json>> wrong = {{"peft_type", "IA3"},
                                                            {"use_dora", true},
                                                            {"bias", "all"},
-                                                           {"modules_to_save", {"q"}},
+                                                           {"modules_to_save", 3},
                                                            {"layers_to_transform", {0}},
                                                            {"init_lora_weights", "pissa"},
                                                            {"of_a_later_peft", true},

@@ -171,6 +171,7 @@ class AdapterFiles(unittest.TestCase):
                        "rank_pattern": {"q_proj": 3, r"layers\.\d+\.mlp\.up_proj": 5},
                        "alpha_pattern": {r"^model\.layers\.1\.self_attn\.q_proj": 9}},
                       {"target_modules": ["lm_head", "o_proj"]},
+                      {"target_modules": ["o_proj"], "modules_to_save": ["lm_head"]},
                       {"target_modules": ["k_proj"], "task_type": "CAUSAL_LM", "r": 2}],
             "net": [{"target_modules": ["table", "q", "wide", "flat", "inner.0"], "r": 2},
                     {"target_modules": "all-linear", "r": 2}],
@@ -191,7 +192,6 @@ class AdapterFiles(unittest.TestCase):
 
     def test_what_headroom_cannot_load_is_refused_by_name(self):
         for options, key in (({"use_dora": True}, "use_dora"), ({"bias": "all"}, "bias"),
-                             ({"modules_to_save": ["lm_head"]}, "modules_to_save"),
                              ({"layers_to_transform": [0]}, "layers_to_transform")):
             with self.subTest(key=key):
                 with self.assertRaisesRegex(AssertionError, key):

@@ -26,6 +26,9 @@ Json gpt_tiny(std::int64_t vocabulary) {
           {"eos_token_id", 0}};
 }
 
+constexpr const char* kChosen = "chosen by headroom train";
+constexpr const char* kAdapter = "adapter_config.json";
+
 // ---- Weights ----
 
 bool has_weights(const fs::path& folder) {
@@ -118,15 +121,31 @@ model::Settings settings_of(const config::Resolved& config, const model::ModelCo
   return settings;
 }
 
+std::optional<std::string> adapter_of(const config::Resolved& config) {
+  const auto given = config.optional_text("weights");
+  if (!given || !fs::exists(fs::path(*given) / kAdapter)) return {};
+  return given;
+}
+
+void take_model_of_adapter(config::Resolved& config) {
+  const auto adapter = adapter_of(config);
+  if (!adapter || config.is_given("model.config")) return;
+  const std::string file = (fs::path(*adapter) / kAdapter).string();
+  const Json document = parse_json(read_input(file), file);
+  const auto base = document.find("base_model_name_or_path");
+  if (base == document.end() || !base->is_string())
+    throw InputError(expectation("weights", "a text for base_model_name_or_path in " + file,
+                                 base == document.end() ? "none" : to_line(*base),
+                                 "model.config=..., the model below the adapter"));
+  config.set("model.config", *base, kChosen);
+}
+
 std::optional<std::string> weights_of(const config::Resolved& config) {
   const auto given = config.optional_text("weights");
   if (given == "random" || (!given && config.text("model") == "gpt-tiny")) return {};
-  if (given) {
-    if (!fs::exists(*given))
-      throw InputError("weights",
-                       "expected a safetensors file, or a folder with some, at " + *given);
-    return given;
-  }
+  if (given && !fs::exists(*given))
+    throw InputError("weights", "expected a safetensors file, or a folder with some, at " + *given);
+  if (given && !adapter_of(config)) return given;
   const std::string name = config.text("model.config");
   if (has_weights(name)) return name;
   if (fs::exists(name))
@@ -139,6 +158,49 @@ std::optional<std::string> weights_of(const config::Resolved& config) {
                                   hub_cache().string() + "; try " +
                                   (hub.empty() ? "" : "`hf download " + hub.front() + "`, ") +
                                   "weights=FOLDER with safetensors files, or weights=random");
+}
+
+std::string base_name_of(const config::Resolved& config) {
+  std::string name = config.text("model.config");
+  const auto weights = config.optional_text("weights");
+  if (weights && weights != "random" && !adapter_of(config) &&
+      fs::exists(fs::path(*weights) / "config.json"))
+    name = *weights;
+  if (!fs::exists(name)) {
+    const std::vector<std::string> hub = hub_names(name);
+    return hub.empty() ? name : hub.front();
+  }
+  const fs::path folder = fs::is_directory(name) ? fs::path(name) : fs::path(name).parent_path();
+  return fs::canonical(folder.empty() ? "." : folder).string();
+}
+
+std::vector<std::string> stand_in_for_files(config::Resolved& config) {
+  std::vector<std::string> lines;
+  const std::string dataset = config.text("dataset");
+  if (dataset != "synthetic" && !config.is_given("data_dir") &&
+      !fs::exists(config.text("data_dir"))) {
+    const std::string classes = dataset == "flowers102" ? "102" : dataset == "cub200" ? "200" : "";
+    lines.push_back(dataset + " is not in " + config.text("data_dir") +
+                    ": made-up data of its shape stand in for it" +
+                    (dataset == "images" && !config.is_given("num_classes")
+                         ? ", with 10 classes; try num_classes=N"
+                         : ""));
+    // The usual model depends on the dataset.
+    if (const auto model = config.optional_text("model.config"))
+      config.set("model.config", *model, kChosen);
+    config.set("dataset", "synthetic", kChosen);
+    if (!classes.empty() && !config.is_given("num_classes"))
+      config.set("num_classes", classes, kChosen);
+  }
+  if (config.is_given("weights")) return lines;
+  try {
+    static_cast<void>(weights_of(config));
+  } catch (const InputError&) {
+    lines.push_back("the weights of " + config.text("model.config") +
+                    " are not here: random ones stand in for them");
+    config.set("weights", "random", kChosen);
+  }
+  return lines;
 }
 
 std::string job_of(const config::Resolved& config) {

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "headroom/config/resolved.h"
 #include "headroom/model/model_catalogue.h"
@@ -22,8 +23,21 @@ namespace headroom::cli {
                                           const model::ModelConfig& model);
 
 // The weights that the configuration names; nothing: random ones. Throws InputError if they are
-// missing.
+// missing. Of an adapter in peft's form those of the model below it.
 [[nodiscard]] std::optional<std::string> weights_of(const config::Resolved& config);
+
+// The adapter that `weights` names, if it names one.
+[[nodiscard]] std::optional<std::string> adapter_of(const config::Resolved& config);
+// Then the model is the adapter's, unless the configuration names one. Throws InputError if the
+// adapter does not tell.
+void take_model_of_adapter(config::Resolved& config);
+
+// What other programs call the model: a folder with its config.json, or its name on the hub.
+[[nodiscard]] std::string base_name_of(const config::Resolved& config);
+
+// A dry run looks at no weight and no example: replaces those that are not given and not there, and
+// returns a sentence for each.
+[[nodiscard]] std::vector<std::string> stand_in_for_files(config::Resolved& config);
 
 // In words: "vit-base, adapters of rank 8, on flowers102".
 [[nodiscard]] std::string job_of(const config::Resolved& config);

@@ -14,7 +14,7 @@ namespace {
 
 // A number without trailing zeros: "4", "0.5".
 std::string plain_number(double number) {
-  return to_line(number == std::floor(number) && std::abs(number) < 1e15
+  return to_line(number == std::floor(number) && std::abs(number) < 1e18
                      ? Json(static_cast<std::int64_t>(number))
                      : Json(number));
 }

@@ -186,6 +186,14 @@ Json text_or_null(const std::string& text) {
 
 }  // namespace
 
+bool PeftConfig::saves(const std::string& parameter) const {
+  for (std::size_t dot = parameter.find('.'); dot != std::string::npos;
+       dot = parameter.find('.', dot + 1))
+    for (const std::string& module : modules)
+      if (is_last_part(module, parameter.substr(0, dot))) return true;
+  return false;
+}
+
 bool PeftNames::match(const std::string& layer) const {
   if (is_pattern) return std::regex_match(layer, pattern);
   return std::any_of(names.begin(), names.end(),
@@ -211,6 +219,7 @@ PeftConfig read_peft_config(const std::filesystem::path& path) {
   config.targets = keys.names("target_modules");
   if (!config.targets.is_pattern && config.targets.names.empty())
     keys.refuse("target_modules", "names of layers", targets);
+  config.modules = keys.names("modules_to_save").names;
   for (const char* key : kWithoutEffect) (void)keys.take(key);
   keys.refuse_the_rest();
   return config;
@@ -245,8 +254,11 @@ std::string peft_config_of(const nn::Lora& lora, const AdapterInfo& info) {
     if (layer.rank != lora.options().rank) ranks[key] = layer.rank;
     if (layer.alpha != lora.options().alpha) alphas[key] = number_of(layer.alpha);
   }
+  Json mapping;
+  if (info.task_type.empty() && !info.base_class.empty())
+    mapping = {{"base_model_class", info.base_class}, {"parent_library", "transformers"}};
   const Json file = {{"alpha_pattern", alphas},
-                     {"auto_mapping", nullptr},
+                     {"auto_mapping", mapping},
                      {"base_model_name_or_path", text_or_null(info.base_model)},
                      {"bias", "none"},
                      {"fan_in_fan_out", lora.has_conv1d()},
@@ -256,7 +268,7 @@ std::string peft_config_of(const nn::Lora& lora, const AdapterInfo& info) {
                      {"layers_to_transform", nullptr},
                      {"lora_alpha", number_of(lora.options().alpha)},
                      {"lora_dropout", lora.options().dropout},
-                     {"modules_to_save", nullptr},
+                     {"modules_to_save", info.modules.empty() ? Json() : Json(info.modules)},
                      {"peft_type", "LORA"},
                      {"r", lora.options().rank},
                      {"rank_pattern", ranks},

@@ -35,6 +35,10 @@ struct PeftConfig {
   bool all_linear = false;  // then `targets` is not used
   PeftNames targets, excluded;
   PeftValues ranks, alphas;
+  std::vector<std::string> modules;  // saved as a whole
+
+  // Whether this parameter of the model is in such a module.
+  [[nodiscard]] bool saves(const std::string& parameter) const;
 };
 
 // Throws InputError naming file and key.

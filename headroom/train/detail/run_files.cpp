@@ -1,9 +1,6 @@
 #include "headroom/train/detail/run_files.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-
-#include <cerrno>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -23,66 +20,64 @@ bool is_up_to(const std::string& line, std::int64_t step) {
          document["step"].is_number_integer() && document["step"].get<std::int64_t>() <= step;
 }
 
-std::unique_ptr<watch::RotatingFile> opened(const fs::path& path, std::int64_t done) {
+std::unique_ptr<watch::RotatingFile> opened(const fs::path& path, std::int64_t done,
+                                            const std::function<void(const std::string&)>& on_cut) {
   if (const auto before = read_file(path)) {
-    std::string kept;
+    std::string kept, cut;
     std::istringstream lines(*before);
     for (std::string line; std::getline(lines, line);)
-      if (is_up_to(line, done)) kept += line + "\n";
-    write_file_atomically(path, kept);
+      (is_up_to(line, done) ? kept : cut) += line + "\n";
+    if (!cut.empty()) on_cut(cut);
+    if (!cut.empty()) write_file_atomically(path, kept);
   }
   return std::make_unique<watch::RotatingFile>(path, "");
 }
 
-std::vector<fs::path> files_of_a_run(const fs::path& out) {
-  std::error_code error;
-  std::vector<fs::path> all;
-  for (const auto& entry : fs::directory_iterator(out, error)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with("checkpoint-") || name.starts_with("events.out.tfevents") ||
-        name == "best" || name == "metrics.jsonl" || name == "plan_schedule.jsonl" ||
-        name == "config.yaml" || name == "model" || name == "adapter")
-      all.push_back(entry.path());
-  }
-  return all;
-}
-
 }  // namespace
 
-bool has_a_run(const fs::path& out) {
-  return !files_of_a_run(out).empty();
-}
-
-std::optional<fs::path> set_aside(const fs::path& out) {
-  const std::vector<fs::path> old = files_of_a_run(out);
-  if (old.empty()) return {};
-  std::error_code error;
-  int number = 1;
-  while (fs::exists(out / ("earlier-" + std::to_string(number)))) ++number;
-  const fs::path folder = out / ("earlier-" + std::to_string(number));
-  fs::create_directory(folder, error);
-  for (const fs::path& path : old)
-    if (!error) fs::rename(path, folder / path.filename(), error);
-  if (error) throw WriteError(write_failure(folder, error.value()));
-  return folder;
-}
-
-RunFolder::RunFolder(const fs::path& folder) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (!error) open_ = Descriptor(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (error || !open_.is_open())
-    throw WriteError(write_failure(folder, error ? error.value() : errno));
-  if (::flock(open_.get(), LOCK_EX | LOCK_NB) != 0)
-    throw BusyError("out", "another run writes in " + folder.string() +
-                               "; try another folder, out=..., or wait for its end");
-}
-
-RunFiles::RunFiles(const fs::path& folder, std::int64_t done)
-    : metrics_path_(folder / "metrics.jsonl"), plans_path_(folder / "plan_schedule.jsonl") {
-  metrics_ = opened(metrics_path_, done);
-  plans_ = opened(plans_path_, done);
+RunFiles::RunFiles(RunFolder& run, const fs::path& folder, std::int64_t done) {
+  constexpr const char* kCut = "metrics.cut.jsonl";
+  for (const char* name : {"metrics.jsonl", "plan_schedule.jsonl"}) run.claim(name);
+  metrics_.file = opened(folder / "metrics.jsonl", done, [&](const std::string& cut) {
+    run.claim(kCut);
+    write_file_atomically(folder / kCut, read_file(folder / kCut).value_or("") + cut);
+  });
+  plans_.file = opened(folder / "plan_schedule.jsonl", done, [](const std::string&) {});
   board_ = std::make_unique<EventFile>(folder, done + 1);
+  run.made(board_->path().filename().string());
+}
+
+RunFiles::~RunFiles() {
+  try {
+    write_waiting();
+  } catch (const WriteError&) {  // what is in the files stays
+  }
+}
+
+void RunFiles::write(Lines& lines) {
+  if (lines.waiting.empty()) return;
+  lines.file->append(lines.waiting);
+  lines.waiting.clear();
+}
+
+void RunFiles::add(Lines& lines, const Json& line) {
+  lines.waiting += to_line(line) + "\n";
+  try {
+    write(lines);
+  } catch (const WriteError&) {  // with the next line, or the next checkpoint
+  }
+}
+
+void RunFiles::write_waiting() {
+  write(metrics_);
+  write(plans_);
+}
+
+void RunFiles::show() {
+  try {
+    board_->flush();
+  } catch (const WriteError&) {  // lost; the file goes on with the next
+  }
 }
 
 void RunFiles::step(const Progress& progress, Json memory) {
@@ -106,9 +101,9 @@ void RunFiles::step(const Progress& progress, Json memory) {
     line[key] = value;
     board_->scalar("memory/" + key, value.get<double>(), progress.step);
   }
-  board_->flush();
-  metrics_->append(to_line(line) + "\n");
-  plans_->append(to_line({{"step", progress.step}, {"plan", to_json(done.plan)}}) + "\n");
+  show();
+  add(metrics_, line);
+  add(plans_, {{"step", progress.step}, {"plan", to_json(done.plan)}});
 }
 
 void RunFiles::evaluation(const Evaluated& result, std::int64_t step, std::int64_t micro_batch) {
@@ -118,10 +113,10 @@ void RunFiles::evaluation(const Evaluated& result, std::int64_t step, std::int64
     line["val_accuracy"] = *result.accuracy;
     board_->scalar("evaluation/accuracy", *result.accuracy, step);
   }
-  board_->flush();
-  metrics_->append(to_line(line) + "\n");
+  show();
+  add(metrics_, line);
   const Plan plan{.micro_batch = micro_batch};
-  plans_->append(to_line({{"step", step}, {"evaluation", to_json(plan)}}) + "\n");
+  add(plans_, {{"step", step}, {"evaluation", to_json(plan)}});
 }
 
 PlanSchedule::PlanSchedule(const fs::path& file) {

@@ -1,15 +1,17 @@
 // The files that a run adds a line to at each step: metrics, plans, and TensorBoard's.
 //
-// A run that goes on after a checkpoint removes the lines of later steps, which it does again.
+// A run that goes on after a checkpoint takes out the lines of later steps, which it does again;
+// metrics.cut.jsonl keeps those of the metrics. On a full disk lines wait in memory for room, and
+// TensorBoard's are lost.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <optional>
+#include <string>
 
-#include "headroom/base/descriptor.h"
+#include "headroom/base/run_folder.h"
 #include "headroom/train/evaluation.h"
 #include "headroom/train/plan.h"
 #include "headroom/train/tensorboard.h"
@@ -18,34 +20,28 @@
 
 namespace headroom::train::detail {
 
-// A new run must not find an earlier one's checkpoints when it is resumed, nor lose them: moves all
-// that a run has left in this folder to a folder earlier-N in it, which it returns. Nothing: there
-// was none. Throws WriteError.
-[[nodiscard]] std::optional<std::filesystem::path> set_aside(const std::filesystem::path& out);
-[[nodiscard]] bool has_a_run(const std::filesystem::path& out);
-
-// The folder of a run, which no other run may write meanwhile. Throws BusyError if another does,
-// and WriteError if the folder cannot be made.
-class RunFolder {
- public:
-  explicit RunFolder(const std::filesystem::path& folder);
-
- private:
-  Descriptor open_;  // and locked
-};
-
 class RunFiles {
  public:
-  // After `done` steps. Throws WriteError, as all functions do.
-  RunFiles(const std::filesystem::path& folder, std::int64_t done);
+  // After `done` steps. Throws WriteError.
+  RunFiles(RunFolder& run, const std::filesystem::path& folder, std::int64_t done);
+  ~RunFiles();  // tries once more to write what waits
 
   void step(const Progress& progress, Json memory);
   // With parts of at most `micro_batch` rows; 0: each batch at once.
   void evaluation(const Evaluated& result, std::int64_t step, std::int64_t micro_batch);
+  // Throws WriteError if lines still cannot be written; they go on waiting.
+  void write_waiting();
 
  private:
-  std::filesystem::path metrics_path_, plans_path_;
-  std::unique_ptr<watch::RotatingFile> metrics_, plans_;
+  struct Lines {
+    std::unique_ptr<watch::RotatingFile> file;
+    std::string waiting;
+  };
+  static void write(Lines& lines);
+  static void add(Lines& lines, const Json& line);
+  void show();
+
+  Lines metrics_, plans_;
   std::unique_ptr<EventFile> board_;
 };
 

@@ -3,12 +3,14 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "headroom/base/error.h"
 #include "headroom/base/file.h"
+#include "headroom/base/run_folder.h"
 #include "headroom/base/text.h"
 #include "headroom/cli/core/complaint.h"
 #include "headroom/cli/core/look.h"
@@ -16,6 +18,7 @@
 #include "headroom/cli/core/registry.h"
 #include "headroom/cli/core/start_engine.h"
 #include "headroom/cli/core/terminal.h"
+#include "headroom/cli/core/training_folder.h"
 #include "headroom/cli/core/training_request.h"
 #include "headroom/config/help.h"
 #include "headroom/config/training_keys.h"
@@ -134,6 +137,8 @@ void check_places(const TrainOptions& options, const config::Resolved& config) {
   fs::path out = fs::absolute(config.text("out"));
   while (!fs::exists(out)) out = out.parent_path();  // where the folder will be made
   if (!fs::is_directory(out)) throw WriteError(write_failure(config.text("out"), ENOTDIR));
+  check_run_folder(config.text("out"), {"config.yaml", "metrics.jsonl", "plan_schedule.jsonl",
+                                        "best", result_name(config)});
   if (::access(out.c_str(), W_OK) != 0) throw WriteError(write_failure(config.text("out"), errno));
 }
 
@@ -253,24 +258,34 @@ ExitCode run_train(const TrainOptions& options) {
     print(config::help_of(config::training_keys(), standard_output().width));
     return kOk;
   }
-  config::Resolved config = config::resolve(config::training_keys(), sources_of(options));
+  std::signal(SIGUSR1, SIG_IGN);  // a batch system's warning, before there is anything to save
+  const TrainingSettings settings =
+      settings_for(sources_of(options), options.resume, options.eval_only);
+  config::Resolved config = settings.config;
   gpu::Devices devices = devices_of(options, config);
   if (options.dry_run) devices = stand_in_for(devices, config);
-  choose_variant(config, devices);
+  if (!settings.goes_on) choose_variant(config, devices);
+  take_model_of_adapter(config);
   choose_dataset(config);
+  if (options.dry_run)
+    for (const std::string& line : stand_in_for_files(config))
+      print_error("headroom train: " + line + "\n");
   static_cast<void>(settings_of(config, model_of(config).config));  // refuses what makes no sense
   check_places(options, config);
   if (const std::string allocator = config.text("alloc_conf"); !allocator.empty())
     ::setenv("PYTORCH_CUDA_ALLOC_CONF", allocator.c_str(), 1);
-  static_cast<void>(weights_of(config));  // missing ones are said before a wait for a card
+  // Missing ones are said before a wait for a card.
+  if (!settings.goes_on) static_cast<void>(weights_of(config));
   const bool has_data =
       config.text("dataset") == "synthetic" || fs::exists(config.text("data_dir"));
   // The engine says what is expected in that folder, and needs no card for that.
   const auto place = has_data ? place_of(config, devices) : std::nullopt;
   Json request{{"preset", options.preset},
+               {"base", settings.sources.base ? Json(settings.sources.base->string()) : Json()},
                {"file", or_null(options.file)},
                {"overrides", options.words},
                {"chosen", Json::object()},
+               {"goes_on", settings.goes_on},
                {"gpus", !place                 ? "cpu"
                         : devices.text.empty() ? "auto"
                                                : devices.text},
@@ -285,7 +300,7 @@ ExitCode run_train(const TrainOptions& options) {
                {"inject", options.inject},
                {"json", options.json}};
   for (const config::Entry& entry : config.entries())
-    if (entry.origin == kChosen) request["chosen"][entry.key] = *entry.value;
+    if (entry.origin == kChosen || entry.key == "out") request["chosen"][entry.key] = *entry.value;
   become_engine({"train", to_line(request)});
 }
 
@@ -298,13 +313,13 @@ void add_train(Registry& registry) {
       "  headroom train model=linear_probe dataset=cub200 batch_size=64 bf16=true\n"
       "  headroom train --config-name robust model=full model.config=gpt2 dataset=tokens \\\n"
       "      data_dir=data/books seq=1024 steps=2000 save_every=200\n"
-      "  headroom train --config my.yaml lr=1e-4 --resume\n"
+      "  headroom train --resume out=headroom-run\n"
       "  headroom train model=gpt-tiny dataset=synthetic steps=50 --gpus sim:1x1GiB\n"
       "  headroom train --help-keys\n\n"
       "A key=value overrides the file, which overrides the preset. When a batch does not fit, the\n"
       "step runs in smaller parts, with checkpointing, or with activations in host memory: the\n"
       "effective batch and the result stay the same. Ctrl-C finishes the step and saves;\n"
-      "--resume goes on.\n"
+      "--resume goes on with the folder's settings, and --eval-only out=FOLDER measures it.\n"
       "Exit: 0, 76 out of memory in every plan, 75 no room in time, 65 missing data or weights,\n"
       "69 no GPU, 64 wrong usage, 73 cannot write, 130 or 143 after Ctrl-C or SIGTERM; with\n"
       "--dry-run 2 if it does not fit.");
@@ -314,7 +329,8 @@ void add_train(Registry& registry) {
   command->add_option("--config-name", options->preset, "A preset: default or robust")
       ->capture_default_str();
   add_gpus_option(command, options->gpus);
-  command->add_flag("--resume", options->resume, "Go on after the newest checkpoint in `out`");
+  command->add_flag("--resume", options->resume,
+                    "Go on after the newest sound checkpoint in `out`");
   command->add_flag("--dry-run", options->dry_run, "Show plan, memory and time; train nothing");
   command->add_flag("--eval-only", options->eval_only, "Evaluate; train nothing");
   command->add_option("--trace", options->trace, "Write the run's memory events to this file");

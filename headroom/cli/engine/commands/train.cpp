@@ -1,5 +1,6 @@
 // `headroom-engine train`: the training behind `headroom train`.
 #include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -11,6 +12,7 @@
 #include "headroom/base/interrupt.h"
 #include "headroom/base/text.h"
 #include "headroom/base/time.h"
+#include "headroom/cli/core/training_folder.h"
 #include "headroom/cli/core/training_request.h"
 #include "headroom/cli/engine/commands.h"
 #include "headroom/cli/engine/train/known_plan.h"
@@ -21,8 +23,10 @@
 #include "headroom/cli/engine/train/training_machine.h"
 #include "headroom/cli/engine/train/training_place.h"
 #include "headroom/cli/engine/train/training_record.h"
+#include "headroom/cli/engine/train/training_result.h"
 #include "headroom/cli/engine/train/training_status.h"
 #include "headroom/cli/engine/train/training_view.h"
+#include "headroom/config/training_keys.h"
 #include "headroom/forecast/closed_form.h"
 #include "headroom/forecast/policies.h"
 #include "headroom/gpu/catalogue.h"
@@ -43,6 +47,9 @@ namespace fs = std::filesystem;
 bool is_memory(const std::exception_ptr& failure) {
   return oom::is_out_of_memory(libtorch::judge(failure));
 }
+
+// Batch systems send it before they end a job.
+std::atomic<bool> save_is_asked{false};
 
 [[noreturn]] void out_of_memory(const std::string& sentence) {
   throw OutOfMemoryError(Complaint{{}, sentence}, Bytes{0});
@@ -66,7 +73,8 @@ class Run {
         config_(config_of(request)),
         machine_(request),
         watching_(request, machine_),
-        is_json_(request.at("json").get<bool>()) {}
+        is_json_(request.at("json").get<bool>()),
+        goes_on_(request.at("goes_on").get<bool>()) {}
 
   ExitCode go();
   // The trace of a run that failed, too: it shows what filled the memory.
@@ -83,6 +91,9 @@ class Run {
   void make();
   [[nodiscard]] train::TrainerOptions options();
   void begin();
+  void tell_of_changes(const train::FoundCheckpoint& found);
+  void save_config();
+  void save_result(const train::Trained& done);
   void tell_of_budget();
   void tell_of_injections();
   ExitCode show_plan();
@@ -102,11 +113,12 @@ class Run {
   const memory::CountCpuMemory counting_;
   TrainingMachine machine_;
   TrainingRecord watching_;
-  bool is_json_;
+  bool is_json_, goes_on_;
   TrainingView view_;
   TrainingData data_;
   TrainingJob job_;
   std::vector<train::Event> events_;      // while the model was made
+  std::vector<std::string> changes_;      // of the settings, where the run went on
   std::vector<std::string> notes_;        // what became of the run, for the page
   std::optional<TrainingStatus> status_;  // of a run that trains
   std::optional<train::Trainer> trainer_;
@@ -119,7 +131,7 @@ class Run {
 void Run::make() {
   data_ = data_of(config_, machine_.own.is_cuda());
   view_.say(data_.words);
-  job_ = job_where_it_fits(machine_, config_, data_.outputs, view_, events_,
+  job_ = job_where_it_fits(machine_, config_, data_.outputs, !goes_on_, view_, events_,
                            [this](const std::string& report) {
                              if (!request_.at("dry_run").get<bool>()) explain(report);
                            });
@@ -150,7 +162,9 @@ train::TrainerOptions Run::options() {
   options.evaluate_every = config_.optional_whole("eval_every").value_or(0);
   options.patience = config_.whole("early_stop");
   options.evaluation.micro_batch = config_.optional_whole("eval_batch_size").value_or(0);
-  options.resume = request_.at("resume").get<bool>();
+  options.evaluation.predicts = is_json_ && request_.at("eval_only").get<bool>();
+  const bool is_dry = request_.at("dry_run").get<bool>();
+  options.resume = !is_dry && (goes_on_ || request_.at("resume").get<bool>());
   options.save_every = config_.optional_whole("save_every").value_or(0);
   options.keep_last = static_cast<int>(config_.whole("keep_last"));
   options.plan_schedule = config_.optional_text("plan_schedule").value_or("");
@@ -158,13 +172,11 @@ train::TrainerOptions Run::options() {
   options.check_memory_every = config_.whole("check_memory_every_n_steps");
   options.emergency_clean_above = config_.number("emergency_clean_above");
   options.clear_cache_every = config_.whole("clear_cache_every_n_steps");
-  const bool writes = !request_.at("dry_run").get<bool>() && !request_.at("eval_only").get<bool>();
-  if (writes || options.resume) options.out = config_.text("out");
+  const bool writes = !is_dry && !request_.at("eval_only").get<bool>();
+  (writes ? options.out : options.resume_from) = config_.text("out");
   options.listener = {.on_step =
                           [this](const train::Progress& now) {
-                            if (!std::exchange(is_config_saved_, true))
-                              write_file_atomically(fs::path(config_.text("out")) / "config.yaml",
-                                                    config_.to_yaml());
+                            save_config();
                             if (now.step == 1 && machine_.own.is_cpu())
                               view_.say("on the CPU the whole run takes about " +
                                         duration_text(Seconds(now.seconds_left)));
@@ -185,7 +197,8 @@ train::TrainerOptions Run::options() {
                             if (status_) status_->publish_survived();
                           },
                       .on_line = [this](std::string_view line) { view_.say(line); },
-                      .should_stop = [this] { return interrupt_.happened(); }};
+                      .should_stop = [this] { return interrupt_.happened(); },
+                      .should_save = [] { return save_is_asked.exchange(false); }};
   return options;
 }
 
@@ -194,7 +207,9 @@ void Run::begin() {
   if (!machine_.own.is_cpu()) view_.say("pricing the plans of a step, by dry runs");
   const auto found = trainer_->prepare();
   if (request_.at("resume").get<bool>() && !found)
-    view_.say("no checkpoint in " + config_.text("out") + " yet; starting from the beginning");
+    view_.say("no checkpoint in " + config_.text("out") + " yet; starting from the beginning" +
+              (request_.at("base").is_null() ? "" : " with the settings of its config.yaml"));
+  if (found) tell_of_changes(*found);
   train::Step& step = trainer_->step();
   if (!found && !config_.is_given("plan_schedule") && !machine_.own.is_cpu() &&
       !watching_.disturbs())  // what a test injects must not teach later runs, nor they the test
@@ -207,6 +222,37 @@ void Run::begin() {
   view_.say(to_string(answer));
   if (answer.needed) supervise::write_plan_report({*answer.needed, to_string(answer.plan)});
   tell_of_budget();
+}
+
+void Run::tell_of_changes(const train::FoundCheckpoint& found) {
+  if (request_.at("base").is_null())
+    return view_.say(config_.text("out") +
+                     " has no config.yaml: settings that are not given are the defaults");
+  const config::Resolved before =
+      config::resolve(config::training_keys(), {.base = request_.at("base").get<std::string>()});
+  changes_ = changes(before, config_, found.step + 1);
+  for (const std::string& change : changes_) view_.say(change);
+}
+
+// When a step was committed: until then an earlier run's lies there.
+void Run::save_config() {
+  if (std::exchange(is_config_saved_, true)) return;
+  trainer_->folder().claim("config.yaml");
+  const fs::path file = fs::path(config_.text("out")) / "config.yaml";
+  write_file_atomically(file, yaml_of_run(config_, read_file(file).value_or(""), changes_));
+}
+
+void Run::save_result(const train::Trained& done) {
+  if (!done.not_saved.empty()) view_.say(done.not_saved);
+  if (done.is_early) {
+    view_.say("stopped early: evaluations got no better");
+    const auto best = trainer_->load_best_weights();
+    view_.say(best ? "the result has the weights of the best evaluation, after step " +
+                         std::to_string(*best)
+                   : "no sound checkpoint of the best evaluation: the result has the last weights");
+  }
+  trainer_->folder().claim(result_name(config_));
+  view_.say("weights in " + cli::save_result(job_, data_, config_));
 }
 
 // More than the budget leaves little room for a step: small parts, or none that fits.
@@ -275,7 +321,8 @@ ExitCode Run::evaluate() {
                    {"val_loss", result.loss},
                    {"val_accuracy", or_null(result.accuracy)},
                    {"rows", result.rows},
-                   {"not_injected", watching_.not_injected()}}) +
+                   {"not_injected", watching_.not_injected()},
+                   {"predictions", predictions_of(result, data_)}}) +
           "\n");
   else
     view_.show_evaluation(result, trainer_->step().steps());
@@ -337,11 +384,11 @@ ExitCode Run::train() {
   view_.end();
   train::Step& step = trainer_->step();
   if (done.is_stopped) {
+    if (!done.not_saved.empty()) throw WriteError(done.not_saved);
     view_.say("stopped after step " + std::to_string(done.steps) + " of a run in " + out.string() +
               "; --resume goes on");
   } else {
-    if (done.is_early) view_.say("stopped early: evaluations got no better");
-    view_.say("weights in " + save_result(job_, config_));
+    save_result(done);
     train::Plan plan = step.plan();
     plan.micro_batch = largest_part(plan, effective_batch_);
     // With the memory that there is now: a neighbour that made the plan small may still be there.
@@ -379,6 +426,8 @@ ExitCode Run::go() {
 ExitCode run_train(const Json& request) {
   const Interrupt interrupt;
   std::signal(SIGPIPE, SIG_IGN);  // `2>&1 | head` must not end a run
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that `ulimit -f` cuts is one that cannot be written
+  std::signal(SIGUSR1, [](int) { save_is_asked = true; });
   Run run(request, interrupt);
   try {
     return run.go();

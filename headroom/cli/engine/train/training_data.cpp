@@ -121,7 +121,10 @@ TrainingData data_of(const config::Resolved& config, bool pinned) {
                               .seed = static_cast<std::uint64_t>(config.whole("seed")),
                               .workers = static_cast<int>(config.whole("num_workers")),
                               .pinned = pinned};
-  TrainingData all{.outputs = config.optional_whole("num_classes").value_or(sets.outputs)};
+  TrainingData all;
+  all.images = std::dynamic_pointer_cast<const data::ImageSet>(sets.train);
+  all.evaluation_images = std::dynamic_pointer_cast<const data::ImageSet>(sets.evaluation);
+  all.outputs = config.optional_whole("num_classes").value_or(sets.outputs);
   const std::int64_t size = sets.train->size();
   all.words = name + ": " + std::to_string(size) + " to train on";
   if (options.batch_size > size) {

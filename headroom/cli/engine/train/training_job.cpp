@@ -93,10 +93,17 @@ bool is_classifier(const models::Model& model) {
          model.task() == model::Task::sequence_classification;
 }
 
-std::optional<nn::Lora> choose_what_is_trained(models::Model& model,
-                                               const config::Resolved& config) {
+std::optional<nn::Lora> choose_what_is_trained(models::Model& model, const config::Resolved& config,
+                                               const std::optional<std::string>& adapter) {
   torch::nn::Module& module = model.module();
   const std::string kind = config.text("model");
+  if (adapter) {
+    nn::Lora lora = models::load_adapter(module, *adapter);
+    if (kind == "lora") return lora;
+    lora.merge();
+    for (auto& parameter : module.named_parameters())
+      parameter->set_requires_grad(parameter.key().find("lora_") == std::string::npos);
+  }
   if (kind == "linear_probe") nn::freeze_all_but_heads(module);
   if (kind != "lora") return {};
   nn::Lora lora = nn::add_lora(module, {.rank = config.whole("model.lora_r"),
@@ -156,6 +163,8 @@ config::Resolved config_of(const Json& request) {
   config::Sources sources{.preset = request.at("preset").get<std::string>(),
                           .file = {},
                           .overrides = request.at("overrides").get<std::vector<std::string>>()};
+  if (const Json& base = request.at("base"); !base.is_null())
+    sources.base = base.get<std::string>();
   if (const Json& file = request.at("file"); !file.is_null())
     sources.file = file.get<std::string>();
   config::Resolved config = config::resolve(config::training_keys(), sources);
@@ -172,8 +181,9 @@ std::string model_name_of(const config::Resolved& config) {
 }
 
 TrainingJob job_on(c10::Device device, const config::Resolved& config, std::int64_t outputs,
-                   const std::function<void(std::string_view)>& say) {
-  const auto weights = weights_of(config);
+                   bool reads_weights, const std::function<void(std::string_view)>& say) {
+  const auto weights = reads_weights ? weights_of(config) : std::nullopt;
+  const auto adapter = adapter_of(config);
   const model::NamedModel named = model_of(config, outputs);
   const auto memory = [&](const char* when) { say(memory::log_gpu_memory_stats(when, device)); };
   seed_all(device, static_cast<std::uint64_t>(config.whole("seed")));
@@ -190,7 +200,7 @@ TrainingJob job_on(c10::Device device, const config::Resolved& config, std::int6
     models::initialise(*job.model);
   }
   memory("model on the device");
-  job.lora = choose_what_is_trained(*job.model, config);
+  job.lora = choose_what_is_trained(*job.model, config, adapter);
   if (weights) check_frozen(job.model->module(), lacking, *weights);
   job.model->train();
   job.optimizer = optimizer_of(config, trained(job.model->module()));
@@ -222,24 +232,6 @@ train::StepOptions step_options_of(const config::Resolved& config, std::int64_t 
   options.plan.offload = config.text("offload") == "activations";
   options.prices = config.yes("auto_batch_size");
   return options;
-}
-
-std::string save_result(TrainingJob& job, const config::Resolved& config) {
-  const fs::path out = config.text("out");
-  if (!job.lora) {
-    models::save(*job.model, out / "model");
-    return (out / "model").string();
-  }
-  const fs::path folder = out / "adapter";
-  models::save_adapter(*job.lora, folder, {.base_model = model_of(config).name});
-  // peft has no place for a head without its own classes of models: beside it, under the hub's
-  // names.
-  models::NamedTensors head;
-  for (const auto& parameter : job.model->module().named_parameters())
-    if (parameter.value().requires_grad() && parameter.key().find("lora_") == std::string::npos)
-      head.emplace_back(parameter.key(), parameter.value().detach());
-  if (!head.empty()) models::save_tensors(folder / "head.safetensors", head);
-  return folder.string();
 }
 
 }  // namespace headroom::cli

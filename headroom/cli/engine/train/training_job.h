@@ -12,6 +12,7 @@
 
 #include "headroom/base/json.h"
 #include "headroom/config/resolved.h"
+#include "headroom/data/image_set.h"
 #include "headroom/data/loader.h"
 #include "headroom/models/model.h"
 #include "headroom/nn/lora.h"
@@ -30,6 +31,9 @@ namespace headroom::cli {
 struct TrainingData {
   std::shared_ptr<data::Loader> train, evaluation;  // `evaluation` may be null
   std::int64_t outputs = 0;                         // classes, or tokens; 0: not known
+  // Of images on disk, else null: its files and the names of their classes. Not shuffled in
+  // `evaluation`.
+  std::shared_ptr<const data::ImageSet> images, evaluation_images;
   std::string words;  // "flowers102: 1,020 images, 1,020 for evaluation"
 };
 
@@ -47,16 +51,13 @@ struct TrainingJob {
 };
 
 // Runs again from its start if memory runs out on the way, with the same random numbers. `say` gets
-// a line at each milestone.
+// a line at each milestone. A run that goes on gets its weights from a checkpoint: `reads_weights`
+// is false.
 [[nodiscard]] TrainingJob job_on(c10::Device device, const config::Resolved& config,
-                                 std::int64_t outputs,
+                                 std::int64_t outputs, bool reads_weights,
                                  const std::function<void(std::string_view)>& say);
 
 [[nodiscard]] train::StepOptions step_options_of(const config::Resolved& config,
                                                  std::int64_t steps);
-
-// The trained weights as others read them: an adapter as peft's files, else safetensors, in a
-// folder of `out`, whose path it returns.
-[[nodiscard]] std::string save_result(TrainingJob& job, const config::Resolved& config);
 
 }  // namespace headroom::cli

@@ -39,7 +39,7 @@ train::Event move(const std::string& from, const std::string& to) {
 }  // namespace
 
 TrainingJob job_where_it_fits(TrainingMachine& machine, const config::Resolved& config,
-                              std::int64_t outputs, TrainingView& view,
+                              std::int64_t outputs, bool reads_weights, TrainingView& view,
                               std::vector<train::Event>& events,
                               const std::function<void(const std::string&)>& explain) {
   std::vector<std::string> devices{machine.own.str()};
@@ -50,7 +50,8 @@ TrainingJob job_where_it_fits(TrainingMachine& machine, const config::Resolved& 
     events.push_back(std::move(event));
   };
   const auto make = [&] {
-    return job_on(machine.own, config, outputs, [&](std::string_view line) { view.say(line); });
+    return job_on(machine.own, config, outputs, reads_weights,
+                  [&](std::string_view line) { view.say(line); });
   };
   for (std::size_t i = 0;; ++i) {
     std::exception_ptr failure;

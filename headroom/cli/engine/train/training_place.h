@@ -15,10 +15,11 @@ namespace headroom::cli {
 // Makes the job on the machine's own device; once more if memory runs out on the way, and then on
 // the other devices that the settings allow, each of which becomes `machine.own`. What happened is
 // shown, and added to `events`. If it fits nowhere, `explain` gets a report of what held the
-// memory, and OutOfMemoryError is thrown.
+// memory, and OutOfMemoryError is thrown. `reads_weights` as in job_on().
 [[nodiscard]] TrainingJob job_where_it_fits(TrainingMachine& machine,
                                             const config::Resolved& config, std::int64_t outputs,
-                                            TrainingView& view, std::vector<train::Event>& events,
+                                            bool reads_weights, TrainingView& view,
+                                            std::vector<train::Event>& events,
                                             const std::function<void(const std::string&)>& explain);
 
 }  // namespace headroom::cli

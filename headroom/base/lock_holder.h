@@ -1,0 +1,12 @@
+// Who holds flock() on a file or folder.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+namespace headroom {
+
+// "PID 1234", or "another process" where the kernel does not tell.
+[[nodiscard]] std::string lock_holder(const std::filesystem::path& path);
+
+}  // namespace headroom

@@ -1,0 +1,141 @@
+#include "headroom/train/detail/run_checkpoints.h"
+
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <utility>
+
+#include "headroom/base/error.h"
+#include "headroom/base/json.h"
+#include "headroom/base/text.h"
+
+namespace headroom::train::detail {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The evaluation that a checkpoint in best/ was saved after.
+std::optional<Evaluated> evaluation_in(const std::optional<std::string>& place) {
+  if (!place) return {};
+  const Json document = Json::parse(*place, nullptr, /*allow_exceptions=*/false);
+  if (!document.is_object() || !document.contains("evaluation") || document["evaluation"].is_null())
+    return {};
+  return evaluated_from(document["evaluation"]);
+}
+
+fs::path free_name(const fs::path& path) {
+  fs::path name = path.string() + ".refused";
+  for (int i = 2; fs::exists(name); ++i) name = path.string() + ".refused-" + std::to_string(i);
+  return name;
+}
+
+}  // namespace
+
+RunCheckpoints::RunCheckpoints(fs::path out, int keep, Hears hears)
+    : out_(std::move(out)),
+      keep_(keep),
+      hears_(std::move(hears)),
+      last_(out_, keep),
+      best_(out_ / "best", 1) {}
+
+std::optional<FoundCheckpoint> RunCheckpoints::load(Step& step) {
+  const auto found = last_.load(step, {out_ / "best"});
+  if (!found) return {};
+  saved_ = found->step;
+  refused_ = found->refused_folders;
+  return found;
+}
+
+void RunCheckpoints::put_refused_away() {
+  for (const fs::path& folder : std::exchange(refused_, {})) {
+    std::error_code error;
+    fs::rename(folder, free_name(folder), error);
+    if (error) throw WriteError("out", "cannot rename " + folder.string() + ": " + error.message());
+  }
+}
+
+bool RunCheckpoints::attempt(std::int64_t step, std::string& failure,
+                             const std::function<void()>& what) {
+  try {
+    what();
+    return true;
+  } catch (const WriteError& error) {
+    failure = "no checkpoint of step " + std::to_string(step) + ": " + error.sentence();
+  }
+  if (!std::exchange(is_told_, true))
+    hears_.say(failure + "; the training goes on, and the next save tries again");
+  return false;
+}
+
+void RunCheckpoints::save(Step& step, const std::string& place, const First& first) {
+  wait_for_last();
+  if (saved_ == step.steps()) return;
+  const auto all = [&] {
+    if (first) first();
+    last_.save(step, place);
+  };
+  if (attempt(step.steps(), failure_, all)) writing_ = step.steps();
+}
+
+void RunCheckpoints::wait_for_last() {
+  const std::int64_t step = std::exchange(writing_, -1);
+  if (step < 0 || !attempt(step, failure_, [&] { last_.wait(); })) return;
+  saved_ = step;
+  failure_.clear();
+  is_told_ = false;
+  hears_.saved(step);
+}
+
+void RunCheckpoints::save_if_best(Step& step, const std::string& place, const Evaluated& result,
+                                  const First& first) {
+  wait_for_best();
+  if (!std::exchange(is_kept_known_, true)) kept_ = evaluation_in(best_.newest_more());
+  if (kept_ && !is_better(result, *kept_)) return;
+  const auto all = [&] {
+    if (first) first();
+    best_.save(step, place);
+  };
+  if (!attempt(step.steps(), best_failure_, all)) return;
+  writing_best_ = step.steps();
+  being_kept_ = result;
+}
+
+void RunCheckpoints::wait_for_best() {
+  const std::int64_t step = std::exchange(writing_best_, -1);
+  if (step >= 0 && attempt(step, best_failure_, [&] { best_.wait(); })) kept_ = being_kept_;
+}
+
+void RunCheckpoints::look() {
+  if (last_.is_idle()) wait_for_last();
+  if (best_.is_idle()) wait_for_best();
+}
+
+void RunCheckpoints::wait() {
+  wait_for_last();
+  wait_for_best();
+}
+
+std::optional<std::string> RunCheckpoints::forecast(Step& step, bool saves_often,
+                                                    bool evaluates) const {
+  std::error_code error;
+  const fs::space_info space = fs::space(out_, error);
+  if (error) return {};
+  const Bytes one = checkpoint_bytes(step), free{static_cast<std::int64_t>(space.available)};
+  // Each kind has one more while the next is written.
+  const int last = saves_often ? keep_ + 1 : 1, best = evaluates ? 2 : 0;
+  const int there = static_cast<int>(last_.all().size() + best_.all().size());
+  const Bytes needed{one.count * std::max(0, last + best - there)};
+  if (needed <= free) return {};
+  return "checkpoints of " + to_string(one) + " each need " + to_string(needed) +
+         " more on the disk (" +
+         (saves_often ? "keep_last=" + std::to_string(keep_) + " and the one being written"
+                      : std::string("one at the end")) +
+         (evaluates ? ", and the best one twice while it is replaced" : "") + "), and " +
+         out_.string() + " has " + to_string(free) + " free: some may not be saved";
+}
+
+std::optional<std::int64_t> RunCheckpoints::load_best_weights(Step& step) {
+  wait_for_best();
+  return best_.load_weights(step);
+}
+
+}  // namespace headroom::train::detail
