@@ -117,6 +117,7 @@ std::optional<FoundCheckpoint> Trainer::State::prepare() {
 
 Trained Trainer::State::run() {
   prepare();
+  take_folder();
   begun_ = step.steps();
   if (begun_ >= steps_in_all_)
     say("already at step " + std::to_string(begun_) + ": nothing is left to train");
@@ -126,9 +127,11 @@ Trained Trainer::State::run() {
     while (step.steps() < steps_in_all_ && !training_.is_stopped && !training_.is_early) one_step();
   } catch (...) {
     save_what_is_left();
+    folder_.reset();
     throw;
   }
   save_at_the_end();
+  folder_.reset();
   return training_;
 }
 
@@ -280,7 +283,7 @@ Evaluated Trainer::evaluate() {
 Step& Trainer::step() {
   return state_->step;
 }
-RunFolder& Trainer::folder() {
+std::shared_ptr<RunFolder> Trainer::folder() {
   return state_->folder();
 }
 std::optional<std::int64_t> Trainer::load_best_weights() {

@@ -114,8 +114,9 @@ class Trainer {
   // Evaluates as run() does; trains nothing.
   [[nodiscard]] Evaluated evaluate();
   [[nodiscard]] Step& step();
-  // `out`, for further files of the run. Throws UsageError before prepare(), and without `out`.
-  [[nodiscard]] RunFolder& folder();
+  // `out`, for further files of the run. No other run writes there before run() has ended and this
+  // pointer is gone. Throws UsageError without `out`, and before prepare().
+  [[nodiscard]] std::shared_ptr<RunFolder> folder();
   // Puts the weights of the best evaluation into the module and returns its step; nothing: no sound
   // checkpoint of it is there. The optimizer keeps its states: train no further.
   std::optional<std::int64_t> load_best_weights();

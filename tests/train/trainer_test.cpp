@@ -14,6 +14,7 @@
 #include "headroom/sim/injection.h"
 #include "headroom/sim/simulate.h"
 #include "nets.h"
+#include "tests/support/file_size_limit.h"
 #include "tests/support/temporary_folder.h"
 
 namespace headroom::train {
@@ -275,6 +276,48 @@ TEST(Trainer, SaysWhatHoldsMemoryThatGrows) {
   static_cast<void>(right.trainer->run());
   std::erase_if(said, [](const auto& line) { return line.find("grows") == std::string::npos; });
   EXPECT_THAT(said, IsEmpty());
+}
+
+// A full disk ended a run at its first checkpoint.
+TEST(Trainer, GoesOnWithoutACheckpointThatCannotBeWritten) {
+  const TemporaryFolder folder;
+  TrainerOptions options = options_for(folder.path());
+  options.save_every = 1;
+  std::vector<std::string> said;
+  options.listener.on_line = [&](std::string_view line) {
+    if (line.find("no checkpoint") != std::string_view::npos) said.emplace_back(line);
+  };
+  std::optional<headroom::testing::FileSizeLimit> full;
+  options.listener.on_step = [&](const Progress& now) {
+    if (now.step == 3) full.emplace(10'000);
+    if (now.step == 6) full.reset();
+  };
+  Job one = job(transformer, torch::kCPU, options);
+  const Trained done = one.trainer->run();
+  EXPECT_EQ(done.steps, 8);
+  EXPECT_EQ(done.not_saved, "");
+  ASSERT_THAT(said, SizeIs(1)) << "once";
+  EXPECT_THAT(said[0], HasSubstr("the training goes on"));
+  EXPECT_THAT(lines_of(folder.path() / "metrics.jsonl"), SizeIs(8));
+  full.emplace(10'000);
+  Job last = job(transformer, torch::kCPU, options_for(folder.path() / "other"));
+  EXPECT_THAT(last.trainer->run().not_saved, HasSubstr("cannot write"));
+}
+
+// The best checkpoint of a run that was resumed before it made room for a worse one.
+TEST(Trainer, KeepsABestCheckpointUntilThereIsABetterOne) {
+  const TemporaryFolder folder;
+  TrainerOptions options = options_for(folder.path());
+  options.evaluate_every = 1;
+  static_cast<void>(job(transformer, torch::kCPU, options, true).trainer->run());
+  const auto best = [&] { return Checkpoints(folder.path() / "best").newest_more().value_or(""); };
+  const std::string before = best();
+  ASSERT_NE(before, "");
+  options.resume = true;
+  options.epochs = 4;
+  options.step.schedule = [](std::int64_t) { return 1e4; };  // it learns no more
+  static_cast<void>(job(transformer, torch::kCPU, options, true).trainer->run());
+  EXPECT_EQ(best(), before);
 }
 
 TEST(Trainer, RefusesBatchesThatItCannotUse) {

@@ -11,7 +11,8 @@ namespace headroom::train {
 void Trainer::State::take_folder() {
   const std::filesystem::path from = options_.out.empty() ? options_.resume_from : options_.out;
   if (from.empty()) return;
-  if (!options_.out.empty()) folder_.emplace(options_.out);
+  if (!options_.out.empty() && !folder_) folder_ = std::make_shared<RunFolder>(options_.out);
+  if (checkpoints_) return;
   const auto saved = [this](std::int64_t number) {
     tell({.kind = Event::Kind::checkpoint, .step = number, .from = step.plan(), .to = step.plan()});
   };
@@ -101,9 +102,9 @@ void Trainer::State::save_at_the_end() {
   training_.not_saved = checkpoints_->failure();
 }
 
-RunFolder& Trainer::State::folder() {
+std::shared_ptr<RunFolder> Trainer::State::folder() {
   if (!folder_) throw UsageError(expectation("Trainer::folder", "a run with `out`", "none"));
-  return *folder_;
+  return folder_;
 }
 
 std::optional<std::int64_t> Trainer::State::load_best_weights() {

@@ -2,6 +2,7 @@
 // records, and what is resumed from them.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -25,7 +26,7 @@ class Trainer::State {
   std::optional<FoundCheckpoint> prepare();
   Trained run();
   Evaluated evaluate();
-  RunFolder& folder();
+  std::shared_ptr<RunFolder> folder();
   std::optional<std::int64_t> load_best_weights();
   Step step;
 
@@ -58,7 +59,7 @@ class Trainer::State {
   std::optional<Tensors> first_;  // priced, not yet trained
   std::string position_;          // of the data, after the last committed step
   std::string evaluation_start_;
-  std::optional<RunFolder> folder_;
+  std::shared_ptr<RunFolder> folder_;
   std::optional<detail::RunCheckpoints> checkpoints_;
   std::optional<detail::RunFiles> files_;
   std::optional<detail::PlanSchedule> schedule_;

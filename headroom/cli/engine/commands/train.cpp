@@ -122,6 +122,7 @@ class Run {
   std::vector<std::string> notes_;        // what became of the run, for the page
   std::optional<TrainingStatus> status_;  // of a run that trains
   std::optional<train::Trainer> trainer_;
+  std::shared_ptr<RunFolder> folder_;  // of a run that trains
   std::optional<supervise::Setup> setup_;
   train::StepOptions step_options_;
   std::int64_t effective_batch_ = 0;
@@ -206,6 +207,7 @@ train::TrainerOptions Run::options() {
 void Run::begin() {
   if (!machine_.own.is_cpu()) view_.say("pricing the plans of a step, by dry runs");
   const auto found = trainer_->prepare();
+  folder_ = trainer_->folder();
   if (request_.at("resume").get<bool>() && !found)
     view_.say("no checkpoint in " + config_.text("out") + " yet; starting from the beginning" +
               (request_.at("base").is_null() ? "" : " with the settings of its config.yaml"));
@@ -237,7 +239,7 @@ void Run::tell_of_changes(const train::FoundCheckpoint& found) {
 // When a step was committed: until then an earlier run's lies there.
 void Run::save_config() {
   if (std::exchange(is_config_saved_, true)) return;
-  trainer_->folder().claim("config.yaml");
+  folder_->claim("config.yaml");
   const fs::path file = fs::path(config_.text("out")) / "config.yaml";
   write_file_atomically(file, yaml_of_run(config_, read_file(file).value_or(""), changes_));
 }
@@ -251,7 +253,7 @@ void Run::save_result(const train::Trained& done) {
                          std::to_string(*best)
                    : "no sound checkpoint of the best evaluation: the result has the last weights");
   }
-  trainer_->folder().claim(result_name(config_));
+  folder_->claim(result_name(config_));
   view_.say("weights in " + cli::save_result(job_, data_, config_));
 }
 
