@@ -240,7 +240,8 @@ bool is_of_a_run(const fs::path& folder, const std::string& name) {
 }
 
 void check_run_folder(const fs::path& folder, const std::vector<std::string>& names) {
-  if (!fs::is_directory(folder)) return;
+  std::error_code error;
+  if (!fs::is_directory(folder, error)) return;
   static_cast<void>(locked(folder, LOCK_SH));
   const List list = list_of(folder);
   for (const std::string& name : names)

@@ -28,7 +28,7 @@ std::unique_ptr<watch::RotatingFile> opened(const fs::path& path, std::int64_t d
     for (std::string line; std::getline(lines, line);)
       (is_up_to(line, done) ? kept : cut) += line + "\n";
     if (!cut.empty()) on_cut(cut);
-    if (!cut.empty()) write_file_atomically(path, kept);
+    if (kept != *before) write_file_atomically(path, kept);  // also the end of a torn line
   }
   return std::make_unique<watch::RotatingFile>(path, "");
 }
