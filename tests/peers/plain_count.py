@@ -51,11 +51,15 @@ class RealCount(PlainCount):
       (ATen/TensorSubclassLikeUtils.h). Here those sums are made in place.
     - The CPU's mse_loss shrinks its result from one loss an element to one number and keeps the
       memory; the fake one has a decomposition in Python whose result has four bytes. Here the CPU's
-      kernel is asked."""
+      kernel is asked.
+    - The CPU's layer of an LSTM keeps oneDNN's workspace for its backward pass; the fake one has none
+      (torch/_meta_registrations.py, mkldnn_rnn_layer). Here, too, the CPU's kernel is asked."""
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if func is torch.ops.aten.add.Tensor and is_sum_of_gradients(args):
             return torch.ops.aten.add_.Tensor(*args)
+        if func is torch.ops.aten.mkldnn_rnn_layer.default:
+            return self.layer_of_lstm(func, args)
         if func is not torch.ops.aten.mse_loss.default:
             return super().__torch_dispatch__(func, types, args, kwargs)
         result = func(*args, **(kwargs or {}))
@@ -65,6 +69,16 @@ class RealCount(PlainCount):
         self.add(result, size)
         self.note_peak(func)
         return result
+
+    def layer_of_lstm(self, func, args):
+        *results, workspace = func(*args)
+        with unset_fake_temporarily():
+            real = func(*[torch.zeros(x.shape, dtype=x.dtype) for x in args[:7]], *args[7:])
+        for result in results:
+            self.add(result)
+        self.add(workspace, real[3].untyped_storage().nbytes())
+        self.note_peak(func)
+        return (*results, workspace)
 
 
 def is_sum_of_gradients(args):

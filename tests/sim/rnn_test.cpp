@@ -187,6 +187,34 @@ TEST(Rnn, KeepsNoReserveInInference) {
   EXPECT_THAT(side.requests, ::testing::Not(Contains(Pair("alloc", 15 * (4 + 1) * 8 * 4 + 256))));
 }
 
+// An LSTM under the CPU's rules once took a seventh of its memory: oneDNN's workspace, which a
+// layer keeps for its backward pass, was left out.
+TEST(Rnn, KeepsOneDnnsWorkspaceToTheByte) {
+  for (const std::int64_t steps : {1, 5, 64})
+    for (const std::int64_t batch : {1, 3, 128})
+      for (const std::int64_t input : {1, 6, 100, 256})
+        for (const std::int64_t hidden : {1, 16, 100, 256, 300}) {
+          const auto zeros = [](at::IntArrayRef sizes) { return torch::zeros(sizes); };
+          const auto [y, hy, cy, workspace] = at::mkldnn_rnn_layer(
+              zeros({steps, batch, input}), zeros({4 * hidden, input}), zeros({4 * hidden, hidden}),
+              zeros({4 * hidden}), zeros({4 * hidden}), zeros({batch, hidden}),
+              zeros({batch, hidden}), false, {}, 2, hidden, 1, true, false, false, true);
+          const rules::RnnShape shape{
+              .input = input, .hidden = hidden, .steps = steps, .batch = batch};
+          EXPECT_EQ(rules::layer_workspace_bytes(shape, at::kFloat), workspace.numel())
+              << steps << " " << batch << " " << input << " " << hidden;
+        }
+}
+
+TEST(Rnn, KeepsNoWorkspaceWithoutGradients) {
+  const SimulationOptions cpu{.rules = Rules::cpu};
+  const rules::RnnShape shape{.input = kInput, .hidden = kHidden, .steps = kSteps, .batch = kBatch};
+  const auto workspace = Contains(Pair("alloc", rules::layer_workspace_bytes(shape, at::kFloat)));
+  EXPECT_THAT(run_on_card(recurrent({}), cpu).requests, workspace);
+  const at::NoGradGuard no_gradients;
+  EXPECT_THAT(run_on_card(recurrent({.train = false}), cpu).requests, ::testing::Not(workspace));
+}
+
 // ---- Cells ----
 
 Computation cell(const std::string& kind, bool biases) {

@@ -39,11 +39,13 @@ CellState joined(const std::vector<CellState>& states) {
 struct LayerResult {
   Tensor output;
   CellState state;
+  Tensor of_input;  // of all steps; LibTorch frees the second direction's with the joined outputs
 };
 
 LayerResult run_steps(const RnnCall& call, const Tensor& x, CellState state,
                       const CellWeights& weights, bool reversed) {
-  std::vector<Tensor> steps = at::linear(x, weights.w_input, weights.b_input).unbind(0);
+  const Tensor of_input = at::linear(x, weights.w_input, weights.b_input);
+  std::vector<Tensor> steps = of_input.unbind(0);
   if (reversed) std::reverse(steps.begin(), steps.end());
   std::vector<Tensor> outputs;
   for (const Tensor& step : steps) {
@@ -51,7 +53,7 @@ LayerResult run_steps(const RnnCall& call, const Tensor& x, CellState state,
     outputs.push_back(state.h);
   }
   if (reversed) std::reverse(outputs.begin(), outputs.end());
-  return {at::stack(outputs, 0), state};
+  return {at::stack(outputs, 0), state, of_input};
 }
 
 LayerResult run_packed(const RnnCall& call, const Tensor& x, CellState state,
@@ -74,7 +76,7 @@ LayerResult run_packed(const RnnCall& call, const Tensor& x, CellState state,
   }
   ended.push_back(state);
   std::reverse(ended.begin(), ended.end());
-  return {at::cat(outputs, 0), joined(ended)};
+  return {at::cat(outputs, 0), joined(ended), {}};
 }
 
 LayerResult run_packed_reversed(const RnnCall& call, const Tensor& x, const CellState& first,
@@ -93,7 +95,7 @@ LayerResult run_packed_reversed(const RnnCall& call, const Tensor& x, const Cell
     outputs.push_back(state.h);
   }
   std::reverse(outputs.begin(), outputs.end());
-  return {at::cat(outputs, 0), state};
+  return {at::cat(outputs, 0), state, {}};
 }
 
 // oneDNN takes float, and bfloat16 where the CPU has units for it.
@@ -112,7 +114,7 @@ LayerResult run_onednn(const RnnCall& call, const Tensor& x, const CellState& st
       x, weights.w_input, weights.w_hidden, bias(weights.b_input), bias(weights.b_hidden), state.h,
       state.c, reversed, {}, static_cast<std::int64_t>(RnnMode::lstm), call.hx.size(2), call.layers,
       call.has_biases, call.bidirectional, call.batch_first, call.train);
-  return {output, {hy, cy}};
+  return {output, {hy, cy}, {}};
 }
 
 LayerResult run_layer(const RnnCall& call, const Tensor& x, const CellState& state,
@@ -154,11 +156,14 @@ std::tuple<Tensor, Tensor, Tensor> rnn_on_cpu(const RnnCall& call) {
   std::vector<Tensor> hy, cy;
   for (std::int64_t layer = 0; layer < call.layers; ++layer) {
     std::vector<Tensor> outputs;
+    Tensor of_input;
     for (std::int64_t direction = 0; direction < directions; ++direction) {
       const std::int64_t index = layer * directions + direction;
       const CellState state{call.hx.select(0, index),
                             call.cx.defined() ? call.cx.select(0, index) : Tensor()};
+      of_input = Tensor();
       const LayerResult made = run_layer(call, x, state, weights_of(call, index), direction == 1);
+      of_input = directions == 1 ? Tensor() : made.of_input;
       outputs.push_back(made.output);
       hy.push_back(made.state.h);
       if (made.state.c.defined()) cy.push_back(made.state.c);

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <deque>
 #include <mutex>
@@ -87,6 +88,17 @@ at::Tensor dropped_out(const at::Tensor& x, double p, const at::Generator& gener
 
 at::Tensor leaf(const at::Tensor& x, bool wants_gradient) {
   return x.defined() ? x.detach().requires_grad_(wants_gradient) : x;
+}
+
+std::vector<at::Tensor> gradients_of(const std::vector<OutputAndGradient>& outputs_and_gradients,
+                                     const std::vector<at::Tensor>& inputs) {
+  torch::autograd::variable_list outputs, gradients;
+  for (const auto& [output, gradient] : outputs_and_gradients) {
+    if (!gradient || !gradient->defined() || !output.defined()) continue;
+    outputs.push_back(output);
+    gradients.push_back(*gradient);
+  }
+  return torch::autograd::grad(outputs, inputs, gradients, {}, false, true);
 }
 
 }  // namespace headroom::sim::rules

@@ -13,6 +13,9 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
 
 namespace headroom::sim::rules {
 
@@ -40,5 +43,10 @@ class FromTheTop {
 
 // A new leaf over the same memory.
 [[nodiscard]] at::Tensor leaf(const at::Tensor& x, bool wants_gradient = true);
+
+// The gradients of `inputs`, by autograd from the outputs that have a gradient.
+using OutputAndGradient = std::pair<at::Tensor, std::optional<at::Tensor>>;
+[[nodiscard]] std::vector<at::Tensor> gradients_of(const std::vector<OutputAndGradient>& outputs,
+                                                   const std::vector<at::Tensor>& inputs);
 
 }  // namespace headroom::sim::rules

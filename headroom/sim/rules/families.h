@@ -32,6 +32,7 @@ void add_reductions(Table& table);
 void add_refused_layouts(Table& table);
 void add_rnn(Table& table);
 void add_rnn_cells(Table& table);
+void add_rnn_layer(Table& table);
 void add_sorting(Table& table);
 void add_sync_batch_norm(Table& table);
 

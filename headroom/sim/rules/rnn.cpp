@@ -1,8 +1,6 @@
-// cuDNN's recurrent networks, and oneDNN's layer, which the CPU uses for an LSTM.
+// cuDNN's recurrent networks.
 // Source: aten/src/ATen/native/cudnn/RNN.cpp for what is allocated and when.
 #include "headroom/sim/rules/rnn.h"
-
-#include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -230,19 +228,6 @@ Five fill_forward(const Tensor& input, TensorList weights, std::int64_t stride, 
   return {made.output, made.hy, made.cy, reserve, Tensor()};
 }
 
-// The gradients, by autograd from the outputs that have one.
-torch::autograd::variable_list gradients_of(
-    const std::vector<std::pair<Tensor, Optional>>& outputs_and_gradients,
-    const torch::autograd::variable_list& inputs) {
-  torch::autograd::variable_list outputs, gradients;
-  for (const auto& [output, gradient] : outputs_and_gradients) {
-    if (!is_defined(gradient) || !output.defined()) continue;
-    outputs.push_back(output);
-    gradients.push_back(*gradient);
-  }
-  return torch::autograd::grad(outputs, inputs, gradients, {}, false, true);
-}
-
 std::tuple<Tensor, Tensor, Tensor, std::vector<Tensor>> fill_backward(
     const Tensor& input, TensorList weights, std::int64_t stride, const Tensor&, const Tensor& hx,
     const Optional& cx_or_none, const Tensor&, const Optional& grad_output, const Optional& grad_hy,
@@ -259,7 +244,7 @@ std::tuple<Tensor, Tensor, Tensor, std::vector<Tensor>> fill_backward(
   }
   const Tensor cx = or_none(cx_or_none);
   const FromTheTop scope(true);
-  torch::autograd::variable_list inputs{leaf(input), leaf(hx)};
+  std::vector<Tensor> inputs{leaf(input), leaf(hx)};
   const Tensor c = leaf(cx);
   if (c.defined()) inputs.push_back(c);
   const std::size_t before = inputs.size();
@@ -271,46 +256,6 @@ std::tuple<Tensor, Tensor, Tensor, std::vector<Tensor>> fill_backward(
   std::vector<Tensor> dw;
   if (wanted[3]) dw.assign(all.begin() + static_cast<std::ptrdiff_t>(before), all.end());
   return {all[0], all[1], c.defined() ? all[2] : Tensor(), dw};
-}
-
-// ---- The CPU's layer ----
-// oneDNN's workspace is left out, as in LibTorch's Python description of the operator
-// (torch/_meta_registrations.py, mkldnn_rnn_layer); backward makes it again.
-
-auto cpu_layer(const Tensor& input, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
-               const Tensor& hx, const Tensor& cx, bool, IntArrayRef, std::int64_t,
-               std::int64_t hidden, std::int64_t, bool, bool, bool, bool) {
-  return std::tuple(contiguous({input.size(0), input.size(1), hidden}, input), contiguous(hx),
-                    contiguous(cx), contiguous({0}, input, at::kByte));
-}
-
-using Seven = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
-
-Seven cpu_layer_backward(const Tensor& input, const Tensor& w1, const Tensor& w2, const Tensor& w3,
-                         const Tensor&, const Tensor& hx, const Tensor& cx, const Tensor&,
-                         const Tensor&, const Tensor&, const Optional&, const Optional&,
-                         const Optional&, bool, std::int64_t, std::int64_t, std::int64_t, bool,
-                         bool, bool, IntArrayRef, bool, const Tensor&) {
-  Tensor dx = contiguous(input), dw1 = contiguous(w1), dw2 = contiguous(w2), db = contiguous(w3);
-  return {dx, dw1, dw2, db, db, contiguous(hx), contiguous(cx)};
-}
-
-Seven fill_cpu_layer_backward(const Tensor& input, const Tensor& w1, const Tensor& w2,
-                              const Tensor& w3, const Tensor& w4, const Tensor& hx,
-                              const Tensor& cx, const Tensor&, const Tensor&, const Tensor&,
-                              const Optional& grad_output, const Optional& grad_hy,
-                              const Optional& grad_cy, bool reverse, std::int64_t mode,
-                              std::int64_t hidden, std::int64_t layers, bool biases, bool train,
-                              bool bidirectional, IntArrayRef sizes, bool batch_first,
-                              const Tensor&) {
-  const FromTheTop scope(true);
-  torch::autograd::variable_list in{leaf(input), leaf(w1), leaf(w2), leaf(w3),
-                                    leaf(w4),    leaf(hx), leaf(cx)};
-  const auto [y, hy, cy, workspace] =
-      at::mkldnn_rnn_layer(in[0], in[1], in[2], in[3], in[4], in[5], in[6], reverse, sizes, mode,
-                           hidden, layers, biases, bidirectional, batch_first, train);
-  const auto all = gradients_of({{y, grad_output}, {hy, grad_hy}, {cy, grad_cy}}, in);
-  return {all[0], all[1], all[2], all[3], all[4], all[5], all[6]};
 }
 
 }  // namespace
@@ -370,9 +315,6 @@ void add_rnn(Table& table) {
   table.fill("_cudnn_rnn", fill_forward);
   table.rule("_cudnn_rnn_backward", cudnn_rnn_backward);
   table.fill("_cudnn_rnn_backward", fill_backward);
-  table.rule("mkldnn_rnn_layer", cpu_layer);
-  table.rule("mkldnn_rnn_layer_backward", cpu_layer_backward);
-  table.fill("mkldnn_rnn_layer_backward", fill_cpu_layer_backward);
   table.refuse("_cudnn_rnn_flatten_weight",
                "weights of a simulated card count as flattened already: call at::lstm, at::gru or "
                "torch::nn's modules with them as they are");
@@ -380,6 +322,7 @@ void add_rnn(Table& table) {
                "random numbers of a simulated card come from its generator; call at::lstm, at::gru "
                "or torch::nn's modules");
   add_rnn_cells(table);
+  add_rnn_layer(table);
 }
 
 }  // namespace headroom::sim::rules
