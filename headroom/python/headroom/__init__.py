@@ -10,6 +10,7 @@
     with headroom.GpuMemoryScope("forward") as scope: ...
     with headroom.profile() as profile: ...                  # by operator and by module
     headroom.is_oom(error)
+    headroom.OomHandler().run(train_epoch)                   # again from its start, with half the batch
 
 Names that need torch import it when they are first used; `gpus`, `select_gpus`, `classify` and
 `is_oom` never do.
@@ -17,22 +18,24 @@ Names that need torch import it when they are first used; `gpus`, `select_gpus`,
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
-from headroom import _core
+from headroom import _core, _names
 from headroom.errors import (BusyError, Error, InputError, UnavailableError, UsageError,
                              WriteError)
 from headroom.failures import Judgement, classify, classify_exception, is_oom
 from headroom.machine import (Gpu, GpuProcess, Picked, find_best_device, gpus, select_gpus,
                               wait_for_gpu)
+from headroom.recovery import OomHandler, adaptive_batch_training, retry_on_oom
 from headroom.sizes import Bytes
 
 if TYPE_CHECKING:
     from headroom.card import Card, card_of
     from headroom.estimates import (MaxBatch, dry_run, estimate, estimate_training_memory,
                                     find_max_batch_size, get_optimal_batch_size)
-    from headroom.familiar import (GPUMemoryContext, clear_gpu_cache, get_gpu_info,
-                                   get_memory_snapshot, print_gpu_memory)
+    from headroom.familiar import (GPUMemoryContext, OOMHandler, clear_gpu_cache, find_executable_batch_size,
+                                   get_gpu_info, get_memory_snapshot, print_gpu_memory)
     from headroom.masquerade import AsCuda, as_cuda
     from headroom.memory import (Cleared, CountCpuMemory, GpuMemoryScope, GpuMemoryStats,
                                  GpuMemoryUse, clear_gpu_memory, get_gpu_memory_stats,
@@ -50,8 +53,8 @@ _WITH_TORCH = {
     **dict.fromkeys(("Card", "card_of"), "card"),
     **dict.fromkeys(("MaxBatch", "dry_run", "estimate", "estimate_training_memory",
                      "find_max_batch_size", "get_optimal_batch_size"), "estimates"),
-    **dict.fromkeys(("GPUMemoryContext", "clear_gpu_cache", "get_gpu_info", "get_memory_snapshot",
-                     "print_gpu_memory"), "familiar"),
+    **dict.fromkeys(("GPUMemoryContext", "OOMHandler", "clear_gpu_cache", "find_executable_batch_size",
+                     "get_gpu_info", "get_memory_snapshot", "print_gpu_memory"), "familiar"),
     **dict.fromkeys(("Cleared", "CountCpuMemory", "GpuMemoryScope", "GpuMemoryStats",
                      "GpuMemoryUse", "clear_gpu_memory", "get_gpu_memory_stats",
                      "log_gpu_memory_stats", "memory_summary", "record_history",
@@ -63,14 +66,17 @@ _WITH_TORCH = {
     **dict.fromkeys(("Simulation", "simulate"), "simulation"),
 }
 
-__all__ = ["BusyError", "Bytes", "Error", "Gpu", "GpuProcess", "InputError", "Judgement", "Picked",
-           "UnavailableError", "UsageError", "WriteError", "classify", "classify_exception",
-           "find_best_device", "gpus", "is_oom", "select_gpus", "wait_for_gpu", *_WITH_TORCH]
+__all__ = ["BusyError", "Bytes", "Error", "Gpu", "GpuProcess", "InputError", "Judgement", "OomHandler", "Picked",
+           "UnavailableError", "UsageError", "WriteError", "adaptive_batch_training", "classify",
+           "classify_exception", "find_best_device", "gpus", "is_oom", "retry_on_oom", "select_gpus",
+           "wait_for_gpu", *_WITH_TORCH]
+
+sys.meta_path.append(_names.Finder())
 
 
 def __getattr__(name: str) -> Any:
     if name not in _WITH_TORCH:
-        raise AttributeError(f"module 'headroom' has no attribute '{name}'")
+        raise AttributeError(_names.why_not(name, __all__))
     value = getattr(importlib.import_module(f"headroom.{_WITH_TORCH[name]}"), name)
     globals()[name] = value
     return value

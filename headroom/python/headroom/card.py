@@ -14,6 +14,21 @@ _of_tensor = torch._C.TensorBase.device.__get__  # type: ignore[attr-defined]
 _of_storage = torch._C.StorageBase.device.__get__  # type: ignore[attr-defined]
 
 
+def shows_cuda() -> bool:
+    """True while this process takes the cards for CUDA's (masquerade)."""
+    return "cuda" in names
+
+
+def behind(device: torch.device) -> torch.device:
+    """The device in LibTorch's words: sim:0 for a card that is shown as cuda:0."""
+    return torch.device("sim", device.index) if device.type in names else device
+
+
+def shown(device: torch.device) -> torch.device:
+    """The device in the program's words, the other way round."""
+    return torch.device("cuda", device.index) if device.type == "sim" and shows_cuda() else device
+
+
 def lies_on_card(one: torch.Tensor | torch.UntypedStorage) -> bool:
     """True on a simulated card, also where that shows itself as CUDA's (masquerade)."""
     of = _of_tensor if isinstance(one, torch.Tensor) else _of_storage
@@ -33,7 +48,7 @@ class Card:
 
     @property
     def device(self) -> torch.device:
-        return torch.device("sim", self.index)
+        return shown(torch.device("sim", self.index))
 
     @property
     def name(self) -> str:
@@ -105,7 +120,7 @@ def check_there() -> None:
 def card_of(device: torch.device | str | int) -> Card:
     """The card behind a simulated device of this process."""
     check_there()
-    device = torch.device("sim", device) if isinstance(device, int) else torch.device(device)
+    device = behind(torch.device("sim", device) if isinstance(device, int) else torch.device(device))
     if device.type != "sim":
         raise UsageError(f"[card_of] expected a simulated device, received '{device}'; try sim:0")
     index = device.index if device.index is not None else torch.accelerator.current_device_index()

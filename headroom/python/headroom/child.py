@@ -146,8 +146,10 @@ class ChildTraceback(Exception):
 
 
 def _environment() -> dict[str, str]:
+    """Without the orders of a rehearsal, in which the child would be a rank with a box of its own."""
     paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
-    return {**os.environ, "PYTHONPATH": paths, "PYTHONSAFEPATH": "1"}
+    kept = {name: value for name, value in os.environ.items() if name != "HEADROOM_REHEARSAL"}
+    return {**kept, "PYTHONPATH": paths, "PYTHONSAFEPATH": "1"}
 
 
 # ---- There and back

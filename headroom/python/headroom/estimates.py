@@ -234,8 +234,10 @@ def get_optimal_batch_size(model: Model, create_batch_fn: Callable[[int], Any],
                            device: Union[torch.device, str, None] = None, min_batch: int = 1,
                            max_batch: int = 512, **more: Any) -> int:
     """The batch that `find_max_batch_size` recommends."""
-    return find_max_batch_size(model, create_batch_fn, device, min_batch, max_batch,
-                               **more).recommended
+    try:
+        return find_max_batch_size(model, create_batch_fn, device, min_batch, max_batch, **more).recommended
+    except UsageError as error:  # names the function that was called
+        raise UsageError(str(error).replace("[find_max_batch_size]", "[get_optimal_batch_size]", 1)) from None
 
 
 # ---- Names that programs already use
@@ -281,6 +283,9 @@ def estimate_training_memory(model: nn.Module, batch_size: int, seq_length: int 
     """The peak of a training step and its parts, in decimal GB, by dry run: total_gb,
     params_gb, grads_gb, optimizer_gb, activations_gb (the rest), and total_params,
     trainable_params."""
+    if not isinstance(model, nn.Module):
+        raise UsageError(f"[estimate_training_memory] expected a module, received '{model}'; try the model itself"
+                         + (f", or `headroom estimate {model}` in a shell" if isinstance(model, str) else ""))
     batch = (lambda: create_batch_fn(batch_size)) if create_batch_fn is not None else \
         inputs_for(model, batch_size, seq_length)
     training = Training(model, loss, named_optimizer(optimizer), precision, "train")

@@ -76,7 +76,10 @@ def _gpu(one: dict[str, Any]) -> Gpu:
 
 def gpus(which: str = "") -> list[Gpu]:
     """The cards, with the processes on them. `which` is as for --gpus: "all", "0,2", a UUID,
-    "sim:8x24GiB"; empty: HEADROOM_GPUS, else all. Without a driver the list is empty."""
+    "sim:8x24GiB"; empty: HEADROOM_GPUS, else all. Without a driver the list is empty. Where this process takes
+    simulated cards for CUDA's (as_cuda, a rehearsal), they are the cards of the machine."""
+    if not which and _take_the_place_of_cuda():
+        return [_gpu_of(card) for card in _simulated()]
     return [_gpu(one) for one in _core.gpus(which)["gpus"]]
 
 
@@ -84,6 +87,27 @@ def _simulated() -> list[Any]:
     """The simulated cards of this process."""
     simulated = sys.modules.get("headroom.card")
     return simulated.cards() if simulated else []
+
+
+def _take_the_place_of_cuda() -> bool:
+    simulated = sys.modules.get("headroom.card")
+    return simulated is not None and simulated.shows_cuda()
+
+
+def _gpu_of(card: Any) -> Gpu:
+    used = Bytes(card.capacity - card.free)
+    return Gpu(index=card.index, uuid=f"GPU-00000000-0000-0000-0000-{card.index:012d}", name=card.name, pci=None,
+               total=card.capacity, used=used, reserved=None, free=card.free, usable=card.free, utilization=None,
+               temperature_c=None, power_w=None, simulated=True, processes=[])
+
+
+def _picked_of(need: int, count: int) -> list[Picked]:
+    """The simulated cards with the most free memory."""
+    best = sorted(gpus(), key=lambda one: -(one.free or 0))[:count]
+    if len(best) < count or (best[-1].free or 0) < need:
+        raise UnavailableError(f"[select_gpus] need {count} with {Bytes(need)}; this process has "
+                               + (", ".join(f"{one.name} with {one.free} free" for one in gpus())))
+    return [Picked(one.index, one.uuid, one.name, one.free or Bytes(0), one.index) for one in best]
 
 
 def _need(min_memory: Optional[Size], min_memory_mb: Optional[float]) -> int:
@@ -105,6 +129,8 @@ def select_gpus(min_memory: Size = 0, *, count: int = 1, gpus: str = "", order: 
     if need < 0 or count < 1:
         raise UsageError("[select_gpus] expected no negative size and at least one card, received "
                          f"'{need}' and '{count}'")
+    if not gpus and _take_the_place_of_cuda():
+        return _picked_of(need, count)
     answer = _core.select(gpus=gpus, need=need, count=count, order=order,
                           timeout_s=timeout, interval_s=interval,
                           progress=progress or (lambda sentence: None))
@@ -116,13 +142,11 @@ def select_gpus(min_memory: Size = 0, *, count: int = 1, gpus: str = "", order: 
 
 
 def _best_of(cards: list[Any], need: int) -> torch.device:
-    import torch
-
     best = max(cards, key=lambda card: card.free)
     if best.free < need:
         raise BusyError(f"[find_best_device] need {Bytes(need)}; best is {best.device} with "
                         f"{best.free} free")
-    return torch.device("sim", best.index)
+    return best.device  # type: ignore[no-any-return]
 
 
 def _device(picked: Picked) -> torch.device:

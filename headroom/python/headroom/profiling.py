@@ -213,6 +213,8 @@ class profile:  # pylint: disable=invalid-name
     def __str__(self) -> str:
         return self.table() if self._profile is not None else "headroom.profile(), not ended"
 
+    __repr__ = __str__  # what a notebook shows without HTML
+
     def _repr_html_(self) -> str:
         if self._profile is None:
             return html.escape(str(self))

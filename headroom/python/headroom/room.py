@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from headroom import _core, _engine, machine, memory, simulation
-from headroom.card import card_of
+from headroom.card import behind, card_of
 from headroom.errors import UsageError
 
 
@@ -44,7 +44,7 @@ def room_of(device: Union[torch.device, str, None], ours: Iterable[torch.Tensor]
     at = memory.device_of(device)
     if at.type not in ("cuda", "sim"):
         raise UsageError(f"[find_max_batch_size] expected a GPU, received '{at}'; try gpu=\"RTX 4090\"")
-    card = card_of(at) if at.type == "sim" else None
+    card = card_of(at) if behind(at).type == "sim" else None
     stats = memory.get_gpu_memory_stats(at)
     again = stats.reserved - stats.allocated + sum(
         _rounded(one) for one in {id(one): one for one in ours}.values() if one.device == at)

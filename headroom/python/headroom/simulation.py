@@ -153,6 +153,9 @@ def simulate(spec: str, *, mode: str = "shape-only", rules: str = "cuda",
     start a child process on machines with GPUs."""
     global _current
     spec = without_prefix("simulate", spec)
+    if _current is not None and _current.lives and _current.is_cuda:
+        raise UsageError("[simulate] expected a process without cards that are shown as CUDA's, received one in "
+                         "as_cuda or a rehearsal; try the cards that it has, or headroom.estimate(), which makes its own")
     if _current is not None:
         _current.end()
     _backend.check_torch()

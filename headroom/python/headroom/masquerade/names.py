@@ -15,7 +15,7 @@ ANSWERED = frozenset("""
     get_per_process_memory_fraction get_rng_state get_rng_state_all init initial_seed is_available
     is_bf16_supported is_current_stream_capturing is_initialized is_tf32_supported manual_seed
     manual_seed_all max_memory_allocated max_memory_cached max_memory_reserved mem_get_info memory_allocated
-    memory_cached memory_reserved memory_snapshot memory_stats memory_stats_as_nested_dict memory_summary
+    memory_cached memory_reserved memory_snapshot memory_stats memory_stats_as_nested_dict
     reset_accumulated_memory_stats reset_max_memory_allocated reset_max_memory_cached
     reset_peak_memory_stats seed seed_all set_device set_per_process_memory_fraction set_rng_state
     set_rng_state_all set_stream stream synchronize _is_compiled _exchange_device _maybe_exchange_device
@@ -30,7 +30,7 @@ KEPT = frozenset("""
     OutOfMemoryError ShortStorage ShortTensor cudaStatus has_half has_magma
     amp.* comm.* sparse.* amp graphs memory nccl nvtx profiler random sparse streams tunable jiterator gds
     comm green_contexts check_error
-    caching_allocator_disabled graph_annotations graph_annotations.* graphs.* _graph_annotations.*
+    memory_summary caching_allocator_disabled graph_annotations graph_annotations.* graphs.* _graph_annotations.*
     _graph_node_callbacks.*
     _memory_viz.* _device_limits.* _utils.* _sanitizer.* _gpu_trace.* _pin_memory_utils.*
 """.split())
