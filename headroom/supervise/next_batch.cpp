@@ -170,8 +170,7 @@ NextBatch none_below(long long bound, long long effective, long long min_batch) 
                     std::to_string(bound) + " divides the effective batch " +
                     std::to_string(effective);
   if (bound <= min_batch)
-    why = "nothing smaller than batch " + std::to_string(bound) +
-          " may be tried: " + std::to_string(min_batch) + " is the smallest allowed";
+    why = "batch " + std::to_string(min_batch) + " is the smallest that may be tried";
   return {.batch = {}, .accumulation = {}, .why = why};
 }
 

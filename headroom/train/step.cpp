@@ -231,7 +231,7 @@ bool Step::State::has_run(const Work& work) const {
 // The fastest that fits now; where that is not known, the wish.
 Plan Step::State::plan_after_wait(const Work& work) const {
   const auto card = card_of(memory_now());
-  return card ? ladder_.fastest(wish_, work, *card).value_or(plan) : wish_;
+  return card ? ladder_.fastest(options_.plan, work, *card).value_or(plan) : options_.plan;
 }
 
 void Step::State::try_until_committed(const Tensors& batch, const Work& work, Committed& done) {

@@ -75,7 +75,7 @@ TEST(NextBatch, APrimeEffectiveBatchLeavesOnlyOne) {
 TEST(NextBatch, StopsAtTheSmallestAllowed) {
   const NextBatch none = next_batch({ran_out(8)}, 64, 1, 8);
   EXPECT_FALSE(none.batch || none.accumulation);
-  EXPECT_EQ(none.why, "nothing smaller than batch 8 may be tried: 8 is the smallest allowed");
+  EXPECT_EQ(none.why, "batch 8 is the smallest that may be tried");
   EXPECT_EQ(next({ran_out(64, 20_GiB, 400_GiB, 24_GiB)}, 64, 1, 8), 8) << "before it gives up";
   EXPECT_THAT(next_batch({ran_out(7)}, 7, 1, 2).why,
               HasSubstr("no batch from 2 to below 7 divides the effective batch 7"));

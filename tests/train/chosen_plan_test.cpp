@@ -222,6 +222,42 @@ TEST(ChosenPlan, ThatHasRunThrowsWhatFailsAtOnce) {
   EXPECT_EQ(run.step->plan(), small);
 }
 
+// ---- Evaluations ----
+
+// Two batches were measured at once and the others in parts: no micro-batch gave the same loss
+// again.
+TEST(ChosenPlan, OfAnEvaluationIsOneForAllOfItsBatches) {
+  const sim::Simulation box = sim::simulate("1GiB", {.mode = sim::Mode::compute});
+  const Training run = transformer(box.device(0));
+  int at = 0;
+  const Batches batches{.next = [&] { return run.batch(at++ % 3); },
+                        .per_epoch = 3,
+                        .position = [&] { return std::to_string(at); },
+                        .go_to = [&](const std::string& place) { at = std::stoi(place); }};
+  const auto loss = [&](std::int64_t micro_batch) {
+    Evaluation evaluation(*run.module, run.objective, {.micro_batch = micro_batch});
+    at = 0;
+    return evaluation.run(batches).loss;
+  };
+  const double whole = loss(0), parts = loss(3);
+  EXPECT_NEAR(whole, parts, 1e-5);
+  const sim::Lift lift;
+  const auto count = [&] {
+    const auto before = box.card(0).requests();
+    EXPECT_EQ(loss(0), whole);
+    return (box.card(0).requests() - before) / 3;
+  };
+  Evaluation evaluation(*run.module, run.objective, {.on_event = [&](const Event& event) {
+    if (event.kind == Event::Kind::shrink) lift.now();
+  }});
+  const sim::InjectionScope scope(box.card(0), sim::lasting(count() * 3 / 2, lift));
+  at = 0;
+  const Evaluated result = evaluation.run(batches);
+  EXPECT_EQ(evaluation.micro_batch(), 3);
+  EXPECT_EQ(result.loss, parts);
+  EXPECT_EQ(result.rows, 21);
+}
+
 // ---- When none is left ----
 
 // A neighbour that left no room for a step ended the run within a second.

@@ -143,8 +143,34 @@ TEST(Ladder, BeginsAnewWithEachStep) {
   EXPECT_EQ(tried(ladder, {}, 8), first);
 }
 
+// The plan of a single row failed of batch norm, which needs several.
+TEST(Ladder, TriesAboutTwiceTheRowsAfterAnotherFailureUntilAPlanThatHasFailed) {
+  Ladder ladder(kOnlySmaller);
+  const auto plans = tried(ladder, {}, 24);
+  EXPECT_EQ(plans, (std::vector<std::int64_t>{0, 12, 0, 6, 0, 1, 0}));
+  static_cast<void>(ladder.next({.plan = {.micro_batch = 8}, .work = {.rows = 24}}));
+  std::vector<std::int64_t> larger;
+  for (Plan plan{.micro_batch = 1};;) {
+    const auto move = ladder.larger_than(plan, {.rows = 24});
+    if (!move) break;
+    EXPECT_EQ(move->kind, Event::Kind::grow);
+    plan = move->plan;
+    larger.push_back(plan.micro_batch);
+  }
+  EXPECT_EQ(larger, (std::vector<std::int64_t>{2, 4}));
+  EXPECT_FALSE(ladder.larger_than({}, {.rows = 24})) << "the whole batch is the largest";
+}
+
+TEST(Ladder, CutsNoPartOfFewerRowsThanALayerNeeds) {
+  Ladder ladder(kOnlySmaller);
+  ladder.set_fewest_rows(2);
+  EXPECT_EQ(tried(ladder, {}, 9), (std::vector<std::int64_t>{0, 3, 0})) << "2 would leave a single row";
+  EXPECT_EQ(tried(ladder, {}, 3), (std::vector<std::int64_t>{0}));
+}
+
 TEST(Ladder, RefusesOptionsWithoutMeaning) {
   EXPECT_THROW(Ladder({.min_micro_batch = 0}), UsageError);
+  EXPECT_THROW(Ladder({.fewest_rows = 0}), UsageError);
   EXPECT_THROW(Ladder({.max_retries = -1}), UsageError);
 }
 

@@ -114,13 +114,18 @@ struct DryRuns {
     put(answer, PricedRun{plan, rows, with_another_step(run(plan, rows))});
   }
 
+  [[nodiscard]] bool runs(const Plan& plan, std::int64_t rows) const {
+    try {
+      static_cast<void>(run(plan, rows));
+      return true;
+    } catch (const std::exception&) {
+      return false;
+    }
+  }
   // Batch norm over single values refuses a single row, for example.
   void find_fewest_rows(const Plan& plan, std::int64_t rows) {
-    for (fewest_rows = 1; fewest_rows < rows; fewest_rows = std::min(2 * fewest_rows, rows)) try {
-        static_cast<void>(run(plan, fewest_rows));
-        return;
-      } catch (const std::exception&) {  // too few
-      }
+    while (fewest_rows < rows && !runs(plan, fewest_rows))
+      fewest_rows = std::min(2 * fewest_rows, rows);
   }
 
   // The whole batch at once, and two smaller micro-batches, in two parts each: the second part runs

@@ -288,15 +288,14 @@ ExitCode Run::show_plan() {
       machine_.own.is_cpu() ? nullptr : gpu::find_card(machine_.box()->card(0).options().name));
   const auto now = memory::get_gpu_memory_stats(trainer_->step().device());
   if (is_json_) {
-    print(to_line(
-              {{"schema", 1},
-               {"plan", to_json(answer.plan)},
-               {"effective_batch", effective_batch_},
-               {"needed_bytes", or_null(answer.needed)},
-               {"free_bytes", answer.free.value_or(now.obtainable().value_or(now.reserved)).count},
-               {"fits", answer.fits},
-               {"allowed_by", answer.allowed_by.empty() ? Json() : Json(answer.allowed_by)},
-               {"step_s", seconds}}) +
+    print(to_line({{"schema", 1},
+                   {"plan", to_json(answer.plan)},
+                   {"effective_batch", effective_batch_},
+                   {"needed_bytes", or_null(answer.needed)},
+                   {"free_bytes", answer.free.value_or(now.reserved).count},
+                   {"fits", answer.fits},
+                   {"allowed_by", answer.allowed_by.empty() ? Json() : Json(answer.allowed_by)},
+                   {"step_s", seconds}}) +
           "\n");
   } else {
     print(to_string(answer) + "\nabout " + step_time_text(seconds) + " a step" +

@@ -1,7 +1,5 @@
 #include "headroom/cli/engine/train/memory_wait.h"
 
-#include <algorithm>
-
 #include "headroom/base/time.h"
 #include "headroom/memory/memory_statistics.h"
 
@@ -10,19 +8,19 @@ namespace headroom::cli {
 bool wait_for_memory(train::Step& step, std::int64_t rows, const config::Resolved& config,
                      const Interrupt& interrupt, TrainingView& view) {
   if (step.device().is_cpu()) return false;
-  const auto stats = [&] { return memory::get_gpu_memory_stats(step.device()); };
-  const auto now = stats();
-  const Bytes had = now.obtainable().value_or(Bytes{}), total = now.total.value_or(Bytes{});
+  const auto usable = [&] { return step.usable().value_or(Bytes{}); };
+  const Bytes had = usable(),
+              total = memory::get_gpu_memory_stats(step.device()).total.value_or(Bytes{});
   const auto least = step.least_plan(rows);
   // Where that is not known, more than now.
   const Bytes need = least ? least->needed : had + Bytes{1};
-  if (had >= need || std::min(total, now.limit.value_or(total)) < need) return false;
+  if (had >= need || total < need) return false;
   view.say("no plan is left; waiting until " + step.device().str() + " has " + to_string(need) +
            " for this run; it has " + to_string(had));
   const Seconds timeout(60 * config.number("gpu_wait_timeout_minutes")),
       interval(config.number("gpu_check_interval_seconds"));
   const auto begun = Clock::now();
-  while (stats().obtainable().value_or(Bytes{}) < need)
+  while (usable() < need)
     if (Clock::now() - begun >= timeout || !sleep_for(interval, interrupt.token())) return false;
   return true;
 }

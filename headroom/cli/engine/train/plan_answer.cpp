@@ -6,7 +6,6 @@
 #include "headroom/base/text.h"
 #include "headroom/base/time.h"
 #include "headroom/forecast/step_time.h"
-#include "headroom/memory/memory_statistics.h"
 
 namespace headroom::cli {
 
@@ -14,9 +13,9 @@ PlanAnswer plan_answer(train::Step& step, std::int64_t rows) {
   PlanAnswer answer{.rows = rows, .plan = step.first_plan(rows), .allowed_by = {}};
   answer.plan.micro_batch = largest_part(answer.plan, rows);
   answer.why_unpriced = step.why_unpriced();
+  answer.free = step.usable();
   if (step.prices() == nullptr) return answer;
   answer.needed = step.prices()->needed(answer.plan, {.rows = rows});
-  answer.free = memory::get_gpu_memory_stats(step.device()).obtainable();
   answer.fits = !answer.needed || !answer.free || *answer.needed <= *answer.free;
   const auto allowed = step.least_plan(rows), any = step.least_plan(rows, 1);
   if (answer.fits || !allowed || !any) return answer;
