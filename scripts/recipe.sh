@@ -13,9 +13,10 @@ export PATH="$PWD/build/bin:$PATH"
 out=${OUT:-build/recipes}
 settings=()
 if [ -z "${DATA:-}" ]; then
-  DATA=build/small-sets
+  DATA=build/made-up-sets
   [ -d "$DATA/vit-tiny" ] || small_sets "$DATA"
-  settings=(model.config="$DATA/vit-tiny" min_gpu_memory_mb=0 epochs=2 gpu_check_interval_seconds=1)
+  settings=(model.config="$DATA/vit-tiny" min_gpu_memory_mb=0 epochs=10 lr=1e-2
+            gpu_check_interval_seconds=1)
   echo "recipe: made-up sets and a tiny model; DATA=FOLDER names the real ones"
 elif [ -n "${MODEL:-}" ]; then settings=(model.config="$MODEL"); fi
 if [ -z "${GPUS:-}" ]; then

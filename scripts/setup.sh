@@ -13,7 +13,7 @@ cd "$(dirname "$0")/.."
 
 packages=(g++ cmake ninja-build ccache python3-venv
           libcli11-dev nlohmann-json3-dev libfmt-dev libzstd-dev zlib1g-dev libyaml-cpp-dev libjs-d3
-          libturbojpeg0-dev libmatio-dev pkg-config libncurses-dev libcpp-httplib-dev
+          libturbojpeg0-dev libpng-dev libmatio-dev pkg-config libncurses-dev libcpp-httplib-dev
           python3-prometheus-client
           libgtest-dev libgmock-dev clang-format-14 tmux patchelf)
 # The Python face is built against the headers of the Python that has LibTorch's wheel.

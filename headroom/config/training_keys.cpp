@@ -137,8 +137,12 @@ std::vector<Key> data_keys() {
                "data/ and the dataset's name"),
       text("train_data", "train.bin", "File with tokens to train on, in data_dir."),
       text("val_data", "val.bin", "File with tokens to evaluate on, in data_dir."),
+      count("mask_token_id", {}, 0,
+            "Token that hides others, for models trained with masks (BERT). Default: that of "
+            "train.bin.json."),
       flag("loss_mask", true, "Where the tokens have a loss mask, only what it selects counts."),
       count("seq", {}, 1, "Tokens in a row. Default: 512, or the model's maximum if that is less."),
+      flag("skip_damaged", false, "Decode all images first, and leave out those that are damaged."),
       count("image", {}, 1, "Pixels per side of an image. Default: from the model, else 224."),
       between(0, 256,
               count("num_workers", "2", 0, "Threads that load data; 0: the training thread.")),
@@ -169,6 +173,9 @@ std::vector<Key> length_keys() {
       count("eval_every", {}, 1, "Steps between evaluations. Default: one after each epoch."),
       count("early_stop", "0", 0,
             "Stop after this many evaluations without a better result; 0: never."),
+      count("stop_on_nan", "0", 0,
+            "Stop with exit code 1 after this many losses in a row that are no finite numbers; 0: "
+            "never."),
   };
 }
 

@@ -1,6 +1,8 @@
 #include "headroom/data/image_set.h"
 
 #include <algorithm>
+#include <atomic>
+#include <thread>
 #include <utility>
 
 #include "headroom/base/error.h"
@@ -28,7 +30,8 @@ void check_images(const ImageOptions& options) {
 
 [[noreturn]] void broken_image(const std::filesystem::path& path, const std::string& problem) {
   throw InputError(
-      expectation(path.string(), "a whole JPEG image", problem, "another copy of the file"));
+      expectation(path.string(), "a whole JPEG or PNG image", problem,
+                  "another copy of the file, or skip_damaged=true to train without it"));
 }
 
 // The image, and how many times smaller it was decoded.
@@ -43,10 +46,10 @@ constexpr double kMostPixels = 5e8;
 DecodedImage decoded_image(const std::filesystem::path& path, const ImageOptions& options,
                            detail::Dice& dice) {
   const detail::ImageFunctions& images = detail::image_functions();
-  const std::string jpeg = read_input(path);
-  if (jpeg.empty()) broken_image(path, "an empty file");
+  const std::string bytes = read_input(path);
+  if (bytes.empty()) broken_image(path, "an empty file");
   detail::PixelSize size;
-  if (const auto problem = images.size_of(jpeg, size); !problem.empty())
+  if (const auto problem = images.size_of(bytes, size); !problem.empty())
     broken_image(path, problem);
   if (static_cast<double>(size.width) * size.height > kMostPixels)
     broken_image(path,
@@ -55,7 +58,7 @@ DecodedImage decoded_image(const std::filesystem::path& path, const ImageOptions
                                             : detail::central_part(size, options);
   DecodedImage image;
   const int divisor = detail::divisor_for(part, options);
-  if (const auto problem = images.decode(jpeg, divisor, image.pixels); !problem.empty())
+  if (const auto problem = images.decode(bytes, divisor, image.pixels); !problem.empty())
     broken_image(path, problem);
   const double across = static_cast<double>(image.pixels.size.width) / size.width,
                down = static_cast<double>(image.pixels.size.height) / size.height;
@@ -63,11 +66,60 @@ DecodedImage decoded_image(const std::filesystem::path& path, const ImageOptions
   return image;
 }
 
+// What is wrong with an image; empty: nothing. As small as it can be decoded, for speed.
+std::string damage_of(const std::filesystem::path& path) {
+  detail::Dice dice(0);
+  try {
+    static_cast<void>(decoded_image(path, {.side = 1, .crop = 1}, dice));
+  } catch (const InputError& error) {
+    const std::string sentence = error.sentence();
+    return sentence.substr(0, sentence.find("; try "));
+  }
+  return "";
+}
+
+std::vector<std::string> damages_of(const std::vector<LabelledImage>& images) {
+  static_cast<void>(detail::image_functions());  // throws here where it is missing
+  std::vector<std::string> all(images.size());
+  std::atomic<std::size_t> next{0};
+  const auto look = [&] {
+    for (std::size_t i = next++; i < images.size(); i = next++) all[i] = damage_of(images[i].path);
+  };
+  std::vector<std::jthread> threads;
+  for (unsigned i = 1; i < std::min(8U, std::thread::hardware_concurrency()); ++i)
+    threads.emplace_back(look);
+  look();
+  threads.clear();  // waits
+  return all;
+}
+
+// Removes the damaged ones. Returns a sentence on them; empty: there was none.
+std::string leave_out_damaged(std::vector<LabelledImage>& images) {
+  const std::vector<std::string> damages = damages_of(images);
+  std::vector<LabelledImage> sound;
+  std::string first;
+  for (std::size_t i = 0; i < images.size(); ++i) {
+    if (damages[i].empty()) sound.push_back(images[i]);
+    if (first.empty()) first = damages[i];
+  }
+  if (first.empty()) return "";
+  const std::size_t all = images.size(), lost = all - sound.size();
+  if (sound.empty())
+    throw InputError("expected images that are not damaged, received none among " +
+                     std::to_string(all) + "; the first: " + first);
+  images = std::move(sound);
+  return std::to_string(lost) + " of " + std::to_string(all) +
+         " images are damaged and left out; the first: " + first;
+}
+
 }  // namespace
 
 ImageSet::ImageSet(std::vector<LabelledImage> images, std::vector<std::string> classes,
-                   const ImageOptions& options)
-    : images_(std::move(images)), classes_(std::move(classes)), options_(options) {
+                   const ImageOptions& options, std::vector<std::string> notes)
+    : images_(std::move(images)),
+      classes_(std::move(classes)),
+      options_(options),
+      notes_(std::move(notes)) {
   check_images(options_);
   for (const LabelledImage& image : images_)
     if (image.label < 0 || image.label >= static_cast<std::int64_t>(classes_.size()))
@@ -75,6 +127,9 @@ ImageSet::ImageSet(std::vector<LabelledImage> images, std::vector<std::string> c
           "ImageSet",
           "a label below " + std::to_string(classes_.size()) + " for " + image.path.string(),
           std::to_string(image.label)));
+  if (!options_.skip_damaged || images_.empty()) return;
+  if (std::string note = leave_out_damaged(images_); !note.empty())
+    notes_.push_back(std::move(note));
 }
 
 std::int64_t ImageSet::size() const {

@@ -4,17 +4,18 @@
 //   true}); const auto val = data::flowers102("data/flowers102", Split::validation, {.side = 224});
 //   train->example(0, seed);   // {pixels [3, 224, 224] float, class [] int64}
 //
-// Images are JPEG files, read and decoded when an example is asked for. Nothing is kept in memory
-// but their names. Decoding needs libheadroom_images.so, which is loaded with the first image, and
-// through it libturbojpeg and libmatio; where they are missing, these functions throw
-// UnavailableError.
+// Images are JPEG or PNG files, read and decoded when an example is asked for; a PNG's transparency
+// is ignored, as Pillow's convert("RGB") does. Nothing is kept in memory but their names. Decoding
+// needs libheadroom_images.so, which is loaded with the first image, and through it libturbojpeg,
+// libpng and libmatio; where they are missing, these functions throw UnavailableError.
 //
 // Without augmentation an image is scaled until its shorter side is `side` / `crop`, and the square
 // in its centre is cut out. With it, a random part of the image is scaled to the square, and half
 // of the squares are mirrored, as torchvision's RandomResizedCrop and RandomHorizontalFlip do.
 // Scaling averages over all pixels that shrink into one (bilinear, antialiased, as Pillow's). Large
-// images are decoded at a half, a quarter or an eighth of their size if that leaves at least twice
-// the pixels needed a side. The orientation that a camera notes in a file (Exif) is not applied.
+// JPEG images are decoded at a half, a quarter or an eighth of their size if that leaves at least
+// twice the pixels needed a side. The orientation that a camera notes in a file (Exif) is not
+// applied.
 #pragma once
 
 #include <array>
@@ -37,6 +38,9 @@ struct ImageOptions {
   // ImageNet's, which most published models expect.
   std::array<float, 3> mean{0.485F, 0.456F, 0.406F};
   std::array<float, 3> deviation{0.229F, 0.224F, 0.225F};
+  // Decodes each image when the set is made, and leaves out those that are damaged: some 5 ms a
+  // photograph and core. Without it a damaged image is an error when it is read.
+  bool skip_damaged = false;
 };
 
 struct LabelledImage {
@@ -47,9 +51,9 @@ struct LabelledImage {
 class ImageSet : public Dataset {
  public:
   // Any list of files. Throws UsageError for options that make no sense and for labels without a
-  // class.
+  // class, and InputError if all images are damaged. `notes`: what the caller has left out.
   ImageSet(std::vector<LabelledImage> images, std::vector<std::string> classes,
-           const ImageOptions& options);
+           const ImageOptions& options, std::vector<std::string> notes = {});
 
   [[nodiscard]] std::int64_t size() const override;
   // Throws InputError, with the file's name, for an image that is missing, broken or truncated.
@@ -58,17 +62,21 @@ class ImageSet : public Dataset {
   [[nodiscard]] const std::vector<LabelledImage>& images() const { return images_; }
   [[nodiscard]] const std::vector<std::string>& classes() const { return classes_; }
   [[nodiscard]] const ImageOptions& options() const { return options_; }
+  // What was left out, a sentence each: folders without images, damaged images.
+  [[nodiscard]] const std::vector<std::string>& notes() const { return notes_; }
 
  private:
   std::vector<LabelledImage> images_;
   std::vector<std::string> classes_;
   ImageOptions options_;
+  std::vector<std::string> notes_;
 };
 
-// A folder for each class, named for it, with .jpg or .jpeg files. If `folder` has a folder
-// `train`, the classes are in that and in `val` (or `valid`, `validation`) and `test`. Without a
-// validation part, every tenth image of a class, in the order of names, is for validation and not
-// for training.
+// A folder for each class, named for it, with .jpg, .jpeg or .png files; one without images is no
+// class. If `folder` has a folder `train`, the classes are in that and in `val` (or `valid`,
+// `validation`) and `test`. Without a validation part, every tenth image of a class, in the order
+// of names, is for validation and not for training; of two to nine images the last one is. That
+// part is then empty if no class has two images.
 //
 // All three throw InputError where something is missing or broken, with what was expected where and
 // how to get it. A part has all its images on disk, or it is an error.

@@ -1,6 +1,7 @@
-// libheadroom_images.so: fills the table of detail/image_functions.h with libjpeg-turbo and
+// libheadroom_images.so: fills the table of detail/image_functions.h with libjpeg-turbo, libpng and
 // libmatio. It uses nothing of libheadroom.so.
 #include <matio.h>
+#include <png.h>
 #include <turbojpeg.h>
 
 #include <cstddef>
@@ -39,7 +40,7 @@ std::string read_header(const Handle& handle, std::string_view jpeg, Header& hea
   return result == 0 ? "" : tjGetErrorStr2(handle.get());
 }
 
-std::string size_of(std::string_view jpeg, PixelSize& size) {
+std::string size_of_jpeg(std::string_view jpeg, PixelSize& size) {
   const Handle handle(tjInitDecompress());
   Header header;
   std::string problem = read_header(handle, jpeg, header);
@@ -64,7 +65,7 @@ void from_inks(const std::vector<unsigned char>& inks, std::vector<unsigned char
           static_cast<unsigned char>(inks[4 * i + colour] * inks[4 * i + 3] / 255);
 }
 
-std::string decode(std::string_view jpeg, int divisor, Pixels& pixels) {
+std::string decode_jpeg(std::string_view jpeg, int divisor, Pixels& pixels) {
   const Handle handle(tjInitDecompress());
   Header header;
   if (std::string problem = read_header(handle, jpeg, header); !problem.empty()) return problem;
@@ -98,6 +99,68 @@ std::string encode(const Pixels& pixels, int quality, std::string& jpeg) {
   if (result != 0) return tjGetErrorStr2(handle.get());
   jpeg.assign(reinterpret_cast<const char*>(bytes), size);
   return "";
+}
+
+// ---- PNG ----
+
+class Png {
+ public:
+  explicit Png(std::string_view bytes) {
+    image_.version = PNG_IMAGE_VERSION;
+    png_image_begin_read_from_memory(&image_, bytes.data(), bytes.size());
+  }
+  ~Png() { png_image_free(&image_); }
+  Png(const Png&) = delete;
+  Png& operator=(const Png&) = delete;
+
+  [[nodiscard]] std::string problem() const {
+    return PNG_IMAGE_FAILED(image_) ? image_.message : "";
+  }
+  [[nodiscard]] PixelSize size() const {
+    return {static_cast<int>(image_.width), static_cast<int>(image_.height)};
+  }
+  // Red, green, blue and opacity of each pixel.
+  [[nodiscard]] std::vector<unsigned char> samples() {
+    image_.format = PNG_FORMAT_RGBA;
+    image_.flags |= PNG_IMAGE_FLAG_16BIT_sRGB;  // 16 bits do not mean linear light
+    std::vector<unsigned char> all(PNG_IMAGE_SIZE(image_));
+    png_image_finish_read(&image_, nullptr, all.data(), 0, nullptr);
+    return all;
+  }
+
+ private:
+  png_image image_{};
+};
+
+std::string size_of_png(std::string_view bytes, PixelSize& size) {
+  const Png png(bytes);
+  size = png.size();
+  return png.problem();
+}
+
+std::string decode_png(std::string_view bytes, Pixels& pixels) {
+  Png png(bytes);
+  if (std::string problem = png.problem(); !problem.empty()) return problem;
+  const std::vector<unsigned char> samples = png.samples();
+  pixels.size = png.size();
+  pixels.rgb.resize(samples.size() / 4 * 3);
+  for (std::size_t i = 0; i < samples.size() / 4; ++i)
+    std::memcpy(&pixels.rgb[3 * i], &samples[4 * i], 3);
+  return png.problem();
+}
+
+// ---- Both, told apart by their first bytes ----
+
+bool is_png(std::string_view bytes) {
+  return bytes.starts_with("\x89PNG\r\n");
+}
+
+std::string size_of(std::string_view bytes, PixelSize& size) {
+  return is_png(bytes) ? size_of_png(bytes, size) : size_of_jpeg(bytes, size);
+}
+
+std::string decode(std::string_view bytes, int divisor, Pixels& pixels) {
+  return is_png(bytes) ? decode_png(bytes, pixels) : decode_jpeg(bytes, divisor, pixels);
 }
 
 // ---- MATLAB's files. libmatio keeps state of its own. ----

@@ -33,7 +33,7 @@ constexpr const char* kHowToMake =
 
 struct TokenForm {
   std::int64_t width = 2;  // bytes of a token
-  std::optional<std::int64_t> tokens, vocabulary, document_end;
+  std::optional<std::int64_t> tokens, vocabulary, document_end, mask_token;
 };
 
 std::optional<std::int64_t> whole(const Json& document, const char* key, const fs::path& file) {
@@ -57,7 +57,8 @@ TokenForm form_of(const fs::path& bin) {
   return {.width = type == R"("uint16")" ? 2 : 4,
           .tokens = whole(document, "tokens", file),
           .vocabulary = whole(document, "vocab_size", file),
-          .document_end = whole(document, "document_end", file)};
+          .document_end = whole(document, "document_end", file),
+          .mask_token = whole(document, "mask_token_id", file)};
 }
 
 fs::path that_is_there(fs::path bin) {
@@ -97,6 +98,22 @@ class TokenFile::Content {
   }
   [[nodiscard]] std::int64_t examples() const { return tokens() / options_.seq; }
 
+  // The highest of the tokens that are looked at, and its place.
+  [[nodiscard]] std::pair<std::int64_t, std::int64_t> highest() const {
+    constexpr std::int64_t kBlock = std::int64_t{1} << 18, kMostBytes = std::int64_t{1} << 28;
+    const std::int64_t blocks = (tokens() + kBlock - 1) / kBlock,
+                       looked_at = std::min(blocks, kMostBytes / (kBlock * form_.width));
+    std::pair<std::int64_t, std::int64_t> highest{-1, 0};
+    for (std::int64_t i = 0; i < looked_at; ++i) {
+      const std::int64_t first = i * blocks / looked_at * kBlock;
+      for (std::int64_t place = first; place < std::min(first + kBlock, tokens()); ++place)
+        if (const std::int64_t value = stored(place); value > highest.first)
+          highest = {value, place};
+    }
+    return highest;
+  }
+  void check() const { static_cast<void>(token(highest().second)); }
+
   [[nodiscard]] Tensors example(std::int64_t index) const {
     const std::int64_t first = index * options_.seq;
     const at::Tensor inputs = detail::empty({options_.seq}, at::kLong),
@@ -132,10 +149,16 @@ class TokenFile::Content {
       refuse_tokens(path_.string() + ".json", "a `document_end`", "none");
   }
 
-  [[nodiscard]] std::int64_t token(std::int64_t place) const {
+  [[nodiscard]] std::int64_t stored(std::int64_t place) const {
     const char* const at = file_.bytes().data() + place * form_.width;
-    std::int64_t value = 0;
-    std::memcpy(&value, at, static_cast<std::size_t>(form_.width));
+    std::uint16_t narrow = 0;
+    std::uint32_t wide = 0;
+    if (form_.width == 2) return std::memcpy(&narrow, at, sizeof narrow), narrow;
+    return std::memcpy(&wide, at, sizeof wide), wide;
+  }
+
+  [[nodiscard]] std::int64_t token(std::int64_t place) const {
+    const std::int64_t value = stored(place);
     const std::int64_t known = form_.vocabulary.value_or(kAny);
     const std::int64_t limit = std::min(known, options_.vocabulary.value_or(kAny));
     if (value >= limit)
@@ -178,6 +201,15 @@ std::optional<std::int64_t> TokenFile::vocabulary() const {
 }
 std::optional<std::int64_t> TokenFile::document_end() const {
   return content_->form().document_end;
+}
+std::optional<std::int64_t> TokenFile::mask_token() const {
+  return content_->form().mask_token;
+}
+void TokenFile::check() const {
+  content_->check();
+}
+std::int64_t TokenFile::highest() const {
+  return content_->highest().first;
 }
 
 std::optional<fs::path> token_file_in(const fs::path& folder, Split split) {

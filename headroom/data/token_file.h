@@ -5,7 +5,8 @@
 //
 // train.bin holds the tokens, one after the other, as little-endian numbers of 16 or 32 bits.
 // Beside it may lie
-//   train.bin.json    {"schema":1,"dtype":"uint16","tokens":n,"vocab_size":n,"document_end":id};
+//   train.bin.json    {"schema":1,"dtype":"uint16","tokens":n,"vocab_size":n,"document_end":id,
+//                     "mask_token_id":id};
 //                     without it, tokens are uint16
 //   train.mask.bin    a byte a token: 0 if a model shall not learn to write it, as in the question
 //   of
@@ -56,9 +57,15 @@ class TokenFile : public Dataset {
   [[nodiscard]] Tensors example(std::int64_t index, std::uint64_t seed) const override;
 
   [[nodiscard]] std::int64_t tokens() const;  // in the file
+  // Throws InputError for a token that the vocabulary does not have: among all tokens of a file of
+  // up to 256 MiB, else among so many of them, spread evenly.
+  void check() const;
+  // The highest among the same tokens.
+  [[nodiscard]] std::int64_t highest() const;
   // As the .json says; nothing without it.
   [[nodiscard]] std::optional<std::int64_t> vocabulary() const;
   [[nodiscard]] std::optional<std::int64_t> document_end() const;
+  [[nodiscard]] std::optional<std::int64_t> mask_token() const;
 
  private:
   class Content;

@@ -21,6 +21,8 @@ using headroom::testing::TemporaryFolder;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
 
 const fs::path kImageFixtures = fs::path(HEADROOM_SOURCE_DIR) / "tests/data/fixtures";
 const ImageOptions kSmall{.side = 32, .crop = 0.8};
@@ -134,6 +136,22 @@ TEST(ImageSet, LoadsTheSameWithAnyNumberOfThreads) {
   }
 }
 
+// Most folders have some, and each ended the command. 5 x 5 pixels whose values make_fixtures.py
+// computes by this formula.
+TEST(ImageSet, ReadsEveryKindOfPng) {
+  const torch::Tensor across = torch::arange(5.0F).expand({5, 5}), down = across.t(),
+                      right =
+                          torch::stack({50 * across, 60 * down, 200 - 10 * across - 20 * down}) /
+                          255;
+  const ImageOptions plain{.side = 5, .crop = 1, .mean = {0, 0, 0}, .deviation = {1, 1, 1}};
+  const auto seen = [&](const char* name) {
+    return one_image(kImageFixtures / "png" / name, plain).example(0, 0)[0];
+  };
+  for (const char* name : {"colour.png", "transparent.png", "deep.png", "palette.png"})
+    EXPECT_LT(largest_difference(seen(name), right), 1e-6) << name;
+  EXPECT_LT(largest_difference(seen("grey.png"), right[0].expand({3, 5, 5})), 1e-6);
+}
+
 // ---- Broken images and options ----
 
 TEST(ImageSet, NamesABrokenImage) {
@@ -146,30 +164,63 @@ TEST(ImageSet, NamesABrokenImage) {
   EXPECT_THAT(complaint(whole), HasSubstr("no InputError"));
   EXPECT_THAT(complaint(""), AllOf(HasSubstr("photo.jpg"), HasSubstr("an empty file")));
   EXPECT_THAT(complaint("<html>not found</html>"),
-              AllOf(HasSubstr("photo.jpg] expected a whole JPEG image"), HasSubstr("Not a JPEG")));
+              AllOf(HasSubstr("photo.jpg] expected a whole JPEG or PNG image"),
+                    HasSubstr("Not a JPEG"), HasSubstr("skip_damaged=true")));
   for (const double share : {0.0001, 0.01, 0.1, 0.5, 0.95})
     EXPECT_THAT(complaint(whole.substr(
                     0, static_cast<std::size_t>(share * static_cast<double>(whole.size())))),
                 HasSubstr("photo.jpg"))
         << share;
+  const std::string png = read_input(kImageFixtures / "png/colour.png");
+  for (const std::size_t bytes : {10U, 30U, 60U, 100U})
+    EXPECT_THAT(complaint(png.substr(0, bytes)), HasSubstr("photo.jpg")) << bytes;
   fs::remove(folder.path() / "photo.jpg");
   EXPECT_THAT(input_error_of(
                   [&] { static_cast<void>(one_image(folder.path() / "photo.jpg").example(0, 0)); }),
               AllOf(HasSubstr("photo.jpg"), HasSubstr("No such file")));
 }
 
+// A damaged image ended a run in its middle, and met it again after each resume.
+TEST(ImageSet, LeavesDamagedImagesOutIfAsked) {
+  const TemporaryFolder folder;
+  const std::string whole = read_input(kImageFixtures / "large.jpg");
+  folder.write("a/1.jpg", whole);
+  folder.write("a/2.jpg", whole.substr(0, whole.size() / 2));
+  folder.write("a/3.png", read_input(kImageFixtures / "png/grey.png"));
+  folder.write("b/4.jpg", "");
+  folder.write("b/5.jpg", whole);
+  const std::vector<LabelledImage> images{{folder.path() / "a/1.jpg", 0},
+                                          {folder.path() / "a/2.jpg", 0},
+                                          {folder.path() / "a/3.png", 0},
+                                          {folder.path() / "b/4.jpg", 1},
+                                          {folder.path() / "b/5.jpg", 1}};
+  ImageOptions options = kSmall;
+  options.skip_damaged = true;
+  const ImageSet set(images, {"a", "b"}, options);
+  ASSERT_EQ(set.size(), 3);
+  for (const std::int64_t i : {0, 1, 2}) EXPECT_EQ(label_of(set, i), i == 2 ? 1 : 0);
+  EXPECT_THAT(set.notes(), ElementsAre(AllOf(HasSubstr("2 of 5 images are damaged and left out"),
+                                             HasSubstr("a/2.jpg"), Not(HasSubstr("try")))));
+  EXPECT_THAT(input_error_of([&] {
+                ImageSet({images[1], images[3]}, {"a", "b"}, options);
+              }),
+              HasSubstr("received none among 2"));
+}
+
 // Bytes changed at random: an error or pixels, but no crash.
 TEST(ImageSet, SurvivesGarbage) {
   const TemporaryFolder folder;
-  const std::string whole = read_input(kImageFixtures / "flowers102/jpg/image_00001.jpg");
-  for (std::size_t i = 0; i < 150; ++i) {
-    std::string bytes = whole;
-    for (std::size_t k = 0; k < 3; ++k)
-      bytes[(i * 7919 + k * 104'729) % bytes.size()] = static_cast<char>(i * 31 + k);
-    const ImageSet set = one_image(folder.write("photo.jpg", bytes));
-    try {
-      EXPECT_THAT(set.example(0, 0)[0].sizes(), ElementsAre(3, 32, 32));
-    } catch (const InputError&) {
+  for (const char* file : {"flowers102/jpg/image_00001.jpg", "png/colour.png", "png/palette.png"}) {
+    const std::string whole = read_input(kImageFixtures / file);
+    for (std::size_t i = 0; i < 150; ++i) {
+      std::string bytes = whole;
+      for (std::size_t k = 0; k < 3; ++k)
+        bytes[(i * 7919 + k * 104'729) % bytes.size()] = static_cast<char>(i * 31 + k);
+      const ImageSet set = one_image(folder.write("photo.jpg", bytes));
+      try {
+        EXPECT_THAT(set.example(0, 0)[0].sizes(), ElementsAre(3, 32, 32));
+      } catch (const InputError&) {
+      }
     }
   }
 }
@@ -236,6 +287,41 @@ TEST(ImageFolder, HoldsOutATenthWithoutAValidationPart) {
   }
 }
 
+// Two classes of nine images ended with "expected images, received none": the part to evaluate on
+// was empty. Few-shot sets are usual.
+TEST(ImageFolder, HoldsOutTheLastOfAFewImages) {
+  const TemporaryFolder folder;
+  put_images(folder, "a", 2);
+  put_images(folder, "b", 9);
+  put_images(folder, "c", 1);
+  const auto train = image_folder(folder.path(), Split::train),
+             val = image_folder(folder.path(), Split::validation);
+  EXPECT_EQ(train->size(), 10);
+  ASSERT_EQ(val->size(), 2);
+  EXPECT_EQ(val->images()[0].path, folder.path() / "a/101.JPEG");
+  EXPECT_EQ(val->images()[1].path, folder.path() / "b/108.jpg");
+}
+
+TEST(ImageFolder, HasNothingToEvaluateOnWithOneImageOfEachClass) {
+  const TemporaryFolder folder;
+  put_images(folder, "a", 1);
+  put_images(folder, "b", 1);
+  EXPECT_EQ(image_folder(folder.path(), Split::train)->size(), 2);
+  EXPECT_EQ(image_folder(folder.path(), Split::validation)->size(), 0);
+}
+
+// A folder without images was a class: five outputs for four classes.
+TEST(ImageFolder, TakesNoClassFromAnEmptyFolder) {
+  const TemporaryFolder folder;
+  put_images(folder, "cat", 3);
+  put_images(folder, "dog", 3);
+  folder.write("notes/readme.txt", "");
+  const auto train = image_folder(folder.path(), Split::train);
+  EXPECT_THAT(train->classes(), ElementsAre("cat", "dog"));
+  EXPECT_THAT(train->notes(), ElementsAre(HasSubstr("because they have no images: notes")));
+  EXPECT_THAT(image_folder(folder.path(), Split::validation)->notes(), IsEmpty());
+}
+
 TEST(ImageFolder, SaysWhatIsMissing) {
   const TemporaryFolder folder;
   const auto complaint = [&](Split split = Split::train) {
@@ -247,8 +333,8 @@ TEST(ImageFolder, SaysWhatIsMissing) {
   put_images(folder, "train/a", 2);
   put_images(folder, "val/b", 2);
   EXPECT_THAT(complaint(Split::validation), HasSubstr("a class that the training part has"));
-  folder.write("train/a/1.png", "");
-  EXPECT_THAT(complaint(), AllOf(HasSubstr("1.png"), HasSubstr("converting it to .jpg")));
+  folder.write("train/a/1.webp", "");
+  EXPECT_THAT(complaint(), AllOf(HasSubstr("1.webp"), HasSubstr("converting it to .jpg")));
 }
 
 TEST(SmallImageFolder, IsReadBack) {

@@ -9,6 +9,8 @@ reads from the published ones.
 """
 import json
 import pathlib
+import struct
+import zlib
 
 import numpy
 import scipy.io
@@ -78,6 +80,32 @@ def large(random):
     seen(path, 32, 40).astype("<f4").tofile(FOLDER / "large.seen")
 
 
+def pixel(x, y):
+    return 50 * x, 60 * y, 200 - 10 * x - 20 * y
+
+
+def png(path, depth, colour_type, pixel_bytes, more=b""):
+    """5 x 5 pixels, written without a library: what is in them is known exactly."""
+    def chunk(kind, content):
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+    rows = b"".join(b"\0" + b"".join(pixel_bytes(x, y) for x in range(5)) for y in range(5))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    header = struct.pack(">IIBBBBB", 5, 5, depth, colour_type, 0, 0, 0)
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + more + chunk(b"IDAT", zlib.compress(rows)) +
+                     chunk(b"IEND", b""))
+
+
+def pngs():
+    folder = FOLDER / "png"
+    palette = b"".join(bytes(pixel(i % 5, i // 5)) for i in range(25))
+    png(folder / "colour.png", 8, 2, lambda x, y: bytes(pixel(x, y)))
+    png(folder / "transparent.png", 8, 6, lambda x, y: bytes((*pixel(x, y), 40 * x)))
+    png(folder / "deep.png", 16, 2, lambda x, y: struct.pack(">3H", *(257 * one for one in pixel(x, y))))
+    png(folder / "palette.png", 8, 3, lambda x, y: bytes([5 * y + x]),
+        struct.pack(">I", len(palette)) + b"PLTE" + palette + struct.pack(">I", zlib.crc32(b"PLTE" + palette)))
+    png(folder / "grey.png", 8, 0, lambda x, y: bytes([50 * x]))
+
+
 def tokens():
     folder = FOLDER / "tokens"
     folder.mkdir(parents=True, exist_ok=True)
@@ -94,4 +122,5 @@ if __name__ == "__main__":
     flowers(dice)
     birds(dice)
     large(dice)
+    pngs()
     tokens()

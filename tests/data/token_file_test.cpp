@@ -127,6 +127,28 @@ TEST(TokenFile, RefusesTokensThatTheVocabularyDoesNotHave) {
               HasSubstr("tokens below 3, received '3 as token 3'"));
 }
 
+// A run found them at its first step, or after hours, and a dry run never.
+TEST(TokenFile, FindsATokenThatIsTooHighBeforeItIsRead) {
+  const TemporaryFolder folder;
+  std::vector<std::uint16_t> tokens(600'000, 7);
+  tokens[550'000] = 300;
+  const fs::path file = folder.write("a.bin", bytes_of(tokens));
+  const auto check = [&](std::int64_t vocabulary) {
+    return complaint_of([&] { TokenFile(file, {.seq = 4, .vocabulary = vocabulary}).check(); });
+  };
+  EXPECT_THAT(check(300), HasSubstr("tokens below 300, received '300 as token 550000'"));
+  EXPECT_THAT(check(301), HasSubstr("no InputError"));
+  EXPECT_EQ(TokenFile(file, {.seq = 4}).highest(), 300);
+}
+
+TEST(TokenFile, KnowsTheTokenThatHidesOthers) {
+  const TemporaryFolder folder;
+  const fs::path file = folder.write("a.bin", bytes_of({1, 2}));
+  EXPECT_FALSE(TokenFile(file, {.seq = 2}).mask_token());
+  folder.write("a.bin.json", R"({"mask_token_id":103})");
+  EXPECT_EQ(TokenFile(file, {.seq = 2}).mask_token(), 103);
+}
+
 TEST(TokenFileIn, FindsTheParts) {
   const TemporaryFolder folder;
   EXPECT_THAT(complaint_of([&] { static_cast<void>(token_file_in(folder.path(), Split::train)); }),

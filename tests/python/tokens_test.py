@@ -266,6 +266,20 @@ class Tokens(unittest.TestCase):
         make_tokenizer(self.folder / "model", config=())
         self.assertIn(f"special tokens: {END}, {BEGIN}", self.run_tokens(code=64))
 
+    def test_the_token_that_hides_others(self):
+        """For BERT, which was trained without masks, on its inputs as labels."""
+        config = (("eos_token", END), ("mask_token", {"content": TURN}))
+        made = make_tokenizer(self.folder / "model", config=config)
+        self.run_tokens(examples=[{"text": "a"}])
+        self.assertEqual(self.about()["mask_token_id"], made.token_to_id(TURN))
+
+    def test_a_long_error_of_transformers_is_cut(self):
+        """A tokenizer_config.json without a class printed 6,000 letters: all model types that there are."""
+        from headroom import documents
+        said = documents._beginning(ValueError("Unrecognized model. " + "albert, align,\n" * 400))
+        self.assertTrue(said.startswith("Unrecognized model. albert, align, albert") and said.endswith("..."))
+        self.assertLess(len(said), 210)
+
     def test_packages_that_are_missing(self):
         for example, missing in (({"text": "a"}, "tokenizers"),
                                  ({"messages": [{"role": "user"}]}, "transformers")):

@@ -68,6 +68,13 @@ std::optional<fs::path> in_cache(const std::string& hub_name) {
   return newest;
 }
 
+// Rows of tokens train a language model, whatever the config's `architectures` name.
+model::Task task_on_texts(const model::ModelConfig& model) {
+  for (const model::Task task : model::tasks_of(model))
+    if (model::is_over_tokens(task)) return model::task_for(model, task);
+  return model::task_for(model, {});
+}
+
 }  // namespace
 
 bool trains_on_images(const config::Resolved& config) {
@@ -90,7 +97,7 @@ model::Settings settings_of(const config::Resolved& config, const model::ModelCo
   model::Settings settings;
   const std::string kind = config.text("model");
   settings.task =
-      trains_on_images(config) ? model::Task::image_classification : model::task_for(model, {});
+      trains_on_images(config) ? model::Task::image_classification : task_on_texts(model);
   settings.batch = config.whole("batch_size");
   settings.accumulation = config.whole("gradient_accumulation_steps");
   settings.seq = config.optional_whole("seq");

@@ -1,9 +1,9 @@
-// What Headroom needs of libjpeg-turbo and libmatio, as a table of functions that
-// libheadroom_images.so fills. libheadroom.so is linked without both libraries, so that it runs
+// What Headroom needs of libjpeg-turbo, libpng and libmatio, as a table of functions that
+// libheadroom_images.so fills. libheadroom.so is linked without these libraries, so that it runs
 // where they are missing, and no other training pays for loading them.
 //
 //   Pixels pixels;
-//   if (const std::string problem = functions.decode(jpeg, 1, pixels); !problem.empty()) ...
+//   if (const std::string problem = functions.decode(bytes, 1, pixels); !problem.empty()) ...
 //
 // Functions return "" on success, and otherwise what is wrong, in the library's words. Threads:
 // call them from any thread.
@@ -17,7 +17,7 @@
 namespace headroom::data::detail {
 
 // Incremented with every change below: a library with another version is refused, not misread.
-inline constexpr int kImageFunctionsVersion = 1;
+inline constexpr int kImageFunctionsVersion = 2;
 
 struct PixelSize {
   int width = 0, height = 0;
@@ -32,11 +32,11 @@ struct Pixels {
 using MatVariables = std::vector<std::pair<std::string, std::vector<double>>>;
 
 struct ImageFunctions {
-  // The size that the file states.
-  std::string (*size_of)(std::string_view jpeg, PixelSize& size);
-  // At 1 / `divisor` of its size (1, 2, 4 or 8), rounded up. Grey images and those for print (CMYK)
-  // become red, green and blue.
-  std::string (*decode)(std::string_view jpeg, int divisor, Pixels& pixels);
+  // The size that a JPEG or PNG file states.
+  std::string (*size_of)(std::string_view bytes, PixelSize& size);
+  // At 1 / `divisor` of its size (1, 2, 4 or 8), rounded up; a PNG file at its whole size. Grey
+  // images and those for print (CMYK) become red, green and blue.
+  std::string (*decode)(std::string_view bytes, int divisor, Pixels& pixels);
   std::string (*encode)(const Pixels& pixels, int quality, std::string& jpeg);
   // All numbers of a variable, column by column.
   std::string (*read_mat)(const char* file, const char* variable, std::vector<double>& values);

@@ -19,7 +19,8 @@ std::filesystem::path images_beside_us() {
 [[noreturn]] void no_images(const std::filesystem::path& library, const std::string& received) {
   throw UnavailableError(expectation("images", library.string() + ", which decodes images",
                                      received,
-                                     "installing the packages libturbojpeg0-dev and libmatio-dev"));
+                                     "installing the packages libturbojpeg0-dev, libpng-dev and "
+                                     "libmatio-dev"));
 }
 
 }  // namespace

@@ -50,6 +50,12 @@ def _shown(value: Any) -> str:
     return repr(text if len(text) <= 40 else text[:37] + "...")
 
 
+def _beginning(error: Exception) -> str:
+    """transformers lists all of its model types, some 6,000 letters, where it does not know one."""
+    text = " ".join(str(error).split())
+    return text if len(text) <= 200 else text[:200] + "..."
+
+
 def _object(line: Line) -> dict[str, Any]:
     try:
         found = json.loads(line.content.rstrip())
@@ -158,6 +164,7 @@ class Tokenizer:
         self._fast.no_truncation()
         self.vocab_size: int = max(self._fast.get_vocab().values()) + 1
         self.document_end = self._find_document_end(document_end)
+        self.mask_token = self._find_mask_token()
         # An empty text has the tokens that begin a document and, with some tokenizers, end it.
         self.begin = list(itertools.takewhile(lambda token: token != self.document_end,
                                               self._fast.encode("").ids))
@@ -192,7 +199,8 @@ class Tokenizer:
             try:
                 self._whole = AutoTokenizer.from_pretrained(self.folder, local_files_only=True)
             except Exception as error:  # of any part of transformers
-                raise InputError(f"{self.folder}: expected a tokenizer, received '{error}'") from None
+                raise InputError(f"{self.folder}: expected a tokenizer, received '{_beginning(error)}'; try a "
+                                 "folder whose tokenizer_config.json names its tokenizer_class") from None
         return self._whole
 
     def _named_in(self, file: str, key: str) -> Any:
@@ -218,6 +226,15 @@ class Tokenizer:
                 return found
         raise UsageError(f"--document-end: expected a token, received none, and {self.folder} names no eos_token" +
                          (f"; try one of its special tokens: {', '.join(special[:5])}" if special else ""))
+
+    def _find_mask_token(self) -> Optional[int]:
+        """The token that hides others in the training of models such as BERT; most tokenizers have none."""
+        for file in ("tokenizer_config.json", "special_tokens_map.json"):
+            token = self._named_in(file, "mask_token")
+            if isinstance(token, str):
+                found: Optional[int] = self._fast.token_to_id(token)
+                return found
+        return None
 
     def rendered(self, where: str, messages: list[dict[str, Any]], tools: Optional[list[Any]],
                  for_an_answer: bool) -> str:

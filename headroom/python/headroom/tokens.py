@@ -164,6 +164,8 @@ class Part:
         description = {"schema": 1, "dtype": self._dtype, "tokens": self.tokens,
                        "vocab_size": self._tokenizer.vocab_size,
                        "document_end": self._tokenizer.document_end, "documents": self.documents,
+                       **({} if self._tokenizer.mask_token is None else
+                          {"mask_token_id": self._tokenizer.mask_token}),
                        "masked": self.masked, "source": self._source, "tokenizer": self._tokenizer.folder}
         document = self._output(self.path + ".json")
         document.write(json.dumps(description).encode() + b"\n")

@@ -1,4 +1,5 @@
 // The datasets of `headroom train` (training_job.h).
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -6,9 +7,11 @@
 #include "headroom/cli/core/training_request.h"
 #include "headroom/cli/engine/train/training_job.h"
 #include "headroom/data/image_set.h"
+#include "headroom/data/masked_tokens.h"
 #include "headroom/data/synthetic.h"
 #include "headroom/data/token_file.h"
 #include "headroom/model/positions.h"
+#include "headroom/model/tasks.h"
 #include "headroom/train/model_objective.h"
 
 namespace headroom::cli {
@@ -18,8 +21,9 @@ namespace fs = std::filesystem;
 using data::Split;
 
 struct Sets {
-  std::shared_ptr<data::Dataset> train, evaluation;
+  std::shared_ptr<data::Dataset> train, evaluation;  // `evaluation` may be null
   std::int64_t outputs = 0;
+  std::vector<std::string> notes = {};
 };
 
 std::int64_t side_of(const config::Resolved& config) {
@@ -41,7 +45,9 @@ fs::path folder_of(const config::Resolved& config) {
 Sets images_of(const config::Resolved& config) {
   const std::string name = config.text("dataset");
   const auto part = [&](Split split) -> std::shared_ptr<data::ImageSet> {
-    const data::ImageOptions options{.side = side_of(config), .augment = split == Split::train};
+    const data::ImageOptions options{.side = side_of(config),
+                                     .augment = split == Split::train,
+                                     .skip_damaged = config.yes("skip_damaged")};
     if (name == "flowers102") return data::flowers102(folder_of(config), split, options);
     if (name == "cub200") return data::cub200(folder_of(config), split, options);
     return data::image_folder(folder_of(config), split, options);
@@ -54,24 +60,80 @@ Sets images_of(const config::Resolved& config) {
     throw UsageError(expectation("num_classes",
                                  "at least the " + std::to_string(classes) + " classes of " + name,
                                  std::to_string(*asked)));
-  return {train, part(Split::validation), classes};
+  const auto evaluation = part(Split::validation);
+  Sets sets{train, evaluation, classes, train->notes()};
+  for (const std::string& note : evaluation->notes()) sets.notes.push_back(note);
+  if (evaluation->size() > 0) return sets;
+  sets.evaluation = nullptr;
+  sets.notes.emplace_back("no evaluation: no class has a second image to evaluate on");
+  return sets;
+}
+
+// ---- Texts ----
+
+model::Task task_of(const config::Resolved& config) {
+  const auto model = model_of(config).config;
+  return settings_of(config, model).task.value();
+}
+
+bool has_masks(const config::Resolved& config) {
+  return task_of(config) == model::Task::masked_lm;
+}
+
+// For a masked model: the same texts with some of their tokens hidden.
+void mask(Sets& sets, const data::MaskOptions& options) {
+  sets.train = data::masked_tokens(sets.train, options);
+  if (sets.evaluation) sets.evaluation = data::masked_tokens(sets.evaluation, options);
+  sets.notes.push_back("15 % of the tokens are to be predicted: most of them hidden behind token " +
+                       std::to_string(options.mask_token) + ", others replaced or left");
+}
+
+// The usual ids: [MASK] of Google's vocabularies, <mask> of RoBERTa's.
+std::string usual_mask_token(const std::string& type) {
+  return type == "roberta" ? "mask_token_id=50264, roberta-base's"
+                           : "mask_token_id=103, bert-base-uncased's";
+}
+
+data::MaskOptions mask_options_of(const config::Resolved& config, const data::TokenFile& file) {
+  const auto model = model_of(config).config;
+  const std::int64_t vocabulary = model.at_least_1("vocab_size");
+  const std::optional<std::int64_t> given = config.optional_whole("mask_token_id"),
+                                    id = given ? given : file.mask_token();
+  if (!id)
+    throw InputError(expectation(
+        "tokens_of",
+        "mask_token_id, the token that hides others, as key or in train.bin.json: " + model.type() +
+            " models are trained with masks",
+        "none", usual_mask_token(model.type())));
+  if (*id >= vocabulary)
+    throw InputError(expectation(
+        "tokens_of", "mask_token_id below " + std::to_string(vocabulary) + ", the model's tokens",
+        std::to_string(*id)));
+  data::MaskOptions options{.mask_token = *id, .vocabulary = vocabulary};
+  if (file.document_end()) options.never = {*file.document_end()};
+  return options;
 }
 
 Sets tokens_of(const config::Resolved& config) {
   const fs::path folder = folder_of(config);
   data::TokenOptions options{.seq = length_of(config), .mask = config.yes("loss_mask")};
-  // A gpt-tiny gets the vocabulary of its data.
-  if (config.text("model") != "gpt-tiny")
-    options.vocabulary = model_of(config).config.at_least_1("vocab_size");
+  // A gpt-tiny gets the vocabulary of its data, within reason.
+  const bool is_tiny = config.text("model") == "gpt-tiny";
+  options.vocabulary = is_tiny ? 1 << 20 : model_of(config).config.at_least_1("vocab_size");
   const bool is_file = fs::is_regular_file(folder);
   const fs::path train = is_file ? folder : folder / config.text("train_data");
   const fs::path evaluation = folder / config.text("val_data");
   Sets sets;
-  const auto tokens = std::make_shared<data::TokenFile>(train, options);
+  const auto open = [&](const fs::path& file) {
+    auto tokens = std::make_shared<data::TokenFile>(file, options);
+    tokens->check();
+    sets.outputs = std::max(sets.outputs, tokens->vocabulary().value_or(tokens->highest() + 1));
+    return tokens;
+  };
+  const auto tokens = open(train);
   sets.train = tokens;
-  sets.outputs = tokens->vocabulary().value_or(0);
-  if (!is_file && fs::exists(evaluation))
-    sets.evaluation = std::make_shared<data::TokenFile>(evaluation, options);
+  if (!is_file && fs::exists(evaluation)) sets.evaluation = open(evaluation);
+  if (has_masks(config)) mask(sets, mask_options_of(config, *tokens));
   return sets;
 }
 
@@ -90,11 +152,22 @@ Sets synthetic_of(const config::Resolved& config) {
                                 .image = image}),
         classes};
   }
-  const std::int64_t length = length_of(config);
-  return {data::synthetic_tokens({.seq = length, .size = kTrain, .seed = seed}),
-          data::synthetic_tokens(
-              {.seq = length, .size = kEvaluation, .seed = seed, .split = Split::validation}),
-          256};
+  const std::int64_t all = model_of(config).config.at_least_1("vocab_size"),
+                     outputs = std::min<std::int64_t>(256, all);
+  const bool masks = has_masks(config);  // then the last token is the one that hides others
+  const data::SyntheticTokens texts{
+      .vocabulary = std::max<std::int64_t>(1, outputs - (masks ? 1 : 0)),
+      .seq = length_of(config),
+      .size = kTrain,
+      .seed = seed};
+  data::SyntheticTokens others = texts;
+  others.size = kEvaluation;
+  others.split = Split::validation;
+  Sets sets{data::synthetic_tokens(texts), data::synthetic_tokens(others), outputs};
+  if (masks) mask(sets, {.mask_token = outputs - 1, .vocabulary = outputs});
+  if (task_of(config) == model::Task::seq2seq_lm)
+    sets.notes.emplace_back("the targets are the inputs: the model learns to copy");
+  return sets;
 }
 
 std::string position_text(const data::Position& position) {
@@ -138,6 +211,7 @@ TrainingData data_of(const config::Resolved& config, bool pinned) {
     all.evaluation = std::make_shared<data::Loader>(sets.evaluation, options);
     all.words += ", " + std::to_string(sets.evaluation->size()) + " to evaluate on";
   }
+  for (const std::string& note : sets.notes) all.words += "\n" + note;
   return all;
 }
 

@@ -34,7 +34,8 @@ struct TrainingData {
   // Of images on disk, else null: its files and the names of their classes. Not shuffled in
   // `evaluation`.
   std::shared_ptr<const data::ImageSet> images, evaluation_images;
-  std::string words;  // "flowers102: 1,020 images, 1,020 for evaluation"
+  // "flowers102: 1020 to train on, 1020 to evaluate on", and a line for each thing left out.
+  std::string words;
 };
 
 // Throws InputError for missing data, with what was expected where and how to get it.
