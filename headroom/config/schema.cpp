@@ -30,12 +30,21 @@ std::string_view Schema::without_section(std::string_view name) const {
   return name;
 }
 
-const Key& Schema::key(std::string_view name) const {
+const Key* Schema::find(std::string_view name) const {
   std::string_view plain = without_section(name);
   for (const std::string& group : groups_)
     if (plain == group + ".name") plain = group;
   for (const Key& key : keys_)
-    if (key.name == plain) return key;
+    if (key.name == plain) return &key;
+  return nullptr;
+}
+
+bool Schema::is_key(std::string_view name) const {
+  return find(name) != nullptr;
+}
+
+const Key& Schema::key(std::string_view name) const {
+  if (const Key* const key = find(name)) return *key;
   const std::string shown = without_controls(std::string(beginning(name, 100)));
   throw UsageError(expectation("config", "a key that --help-keys lists", shown,
                                suggestion(without_section(shown))));

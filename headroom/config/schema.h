@@ -60,12 +60,17 @@ class Schema {
   // By any of its spellings. Throws UsageError for an unknown name, with the nearest known one.
   [[nodiscard]] const Key& key(std::string_view name) const;
 
+  // The key that a wrong name is meant for, by other programs' names too. Empty: none is near.
+  [[nodiscard]] std::string suggestion(std::string_view name) const;
+
+  [[nodiscard]] bool is_key(std::string_view name) const;
+
   // Whether a file may hold a map under this name: "training", "model", "training.model".
   [[nodiscard]] bool is_section(std::string_view name) const;
 
  private:
   [[nodiscard]] std::string_view without_section(std::string_view name) const;
-  [[nodiscard]] std::string suggestion(std::string_view name) const;
+  [[nodiscard]] const Key* find(std::string_view name) const;
 
   std::vector<Key> keys_;
   std::vector<std::string> sections_, groups_;

@@ -67,6 +67,19 @@ std::string of_each(std::string_view names, std::string_view where) {
   return join(cards, ",");
 }
 
+// "8x31.36GiB" is a simulated box but for its first word.
+void refuse_box_without_sim(std::string_view text, std::string_view where) {
+  const std::string box = "sim:" + std::string(text);
+  const std::size_t times = text.find('x');
+  if (times == std::string_view::npos || !to_integer(text.substr(0, times))) return;
+  try {
+    static_cast<void>(parse_simulated(box));
+  } catch (const UsageError&) {
+    return;
+  }
+  throw UsageError(expectation(where, kForms, text, box));
+}
+
 }  // namespace
 
 Devices parse_devices(std::string_view given, std::string_view where) {
@@ -87,6 +100,7 @@ Devices parse_devices(std::string_view given, std::string_view where) {
     devices.kind = Devices::Kind::listed;
     devices.listed = parse_list(text, where);
   } else {
+    refuse_box_without_sim(text, where);
     devices.kind = Devices::Kind::simulated;
     devices.box = parse_simulated("sim:" + of_each(text, where));
   }

@@ -69,10 +69,24 @@ TEST(UnknownCommand, NamesTheNearest) {
 TEST(UnknownCommand, OfALaterVersionIsUnknown) {
   const World world;
   const std::string help = world.headroom({"--help"}).out;
-  for (const char* later : {"plan", "bench", "swarm", "launch"}) {
-    EXPECT_EQ(world.headroom({later}).exit_code, 64) << later;
+  for (const char* later : {"plan", "bench", "swarm", "start", "launch"}) {
+    const Outcome outcome = world.headroom({later, "7B"});
+    EXPECT_EQ(outcome.exit_code, 64) << later;
+    EXPECT_THAT(outcome.err, HasSubstr("; try headroom ")) << "what does its work until then";
     EXPECT_THAT(help, Not(HasSubstr(std::string("\n  ") + later + " ")));
   }
+}
+
+TEST(UnknownCommand, OfAGroupNamesThoseItHas) {
+  const Outcome outcome = World().headroom({"config", "show"});
+  EXPECT_EQ(outcome.exit_code, 64);
+  EXPECT_THAT(outcome.err, HasSubstr("unknown command 'config show'; try explain"));
+}
+
+// "for `batch`": the option has another name.
+TEST(Number, OutOfRangeNamesItsOption) {
+  EXPECT_THAT(World().headroom({"estimate", "gpt2", "--batch", "0"}).err,
+              HasSubstr("at least 1 for --batch, received '0'"));
 }
 
 TEST(UnknownOption, NamesTheNearest) {
@@ -201,6 +215,28 @@ TEST_F(Completion, OffersCommandsOptionsAndValues) {
   EXPECT_EQ(offered("headroom trace replay --com"), "--compare\n");
   EXPECT_EQ(offered("headroom trace top /dev/nul"), "/dev/null\n");
   EXPECT_EQ(offered("headroom completion f"), "fish\n");
+}
+
+// The newest command is all keys, and completion knew none: a key ends with `=`, its values follow.
+TEST_F(Completion, OffersKeysAndTheirValues) {
+  EXPECT_THAT(offered("headroom train batch"), HasSubstr("batch_size="));
+  EXPECT_THAT(offered("headroom config explain --config my.yaml gradient_a"),
+              HasSubstr("gradient_accumulation_steps="));
+  EXPECT_EQ(offered("headroom train model = f"), "full\n") << "bash's words of model=f";
+  EXPECT_EQ(offered("headroom train 'model=f'"), "model=full\n") << "zsh's";
+  EXPECT_THAT(offered("headroom train dataset ="), HasSubstr("flowers102 cub200"));
+  EXPECT_THAT(offered("headroom train lr=1 optimizer = sgd-"), HasSubstr("sgd-momentum"));
+  EXPECT_EQ(offered("headroom train training.bf16 = t"), "true\n");
+  EXPECT_THAT(offered("headroom train model.config = gpt2-x"), HasSubstr("gpt2-xl"));
+  EXPECT_EQ(offered("headroom train --config-name r"), "robust\n");
+}
+
+TEST_F(Completion, OffersTheIdsOfLeasesAndJobs) {
+  const std::string ours = "'" + std::string(HEADROOM_BINARY) + "'";
+  const Outcome job = world_.headroom({"run", "--gpus", "cpu", "--detach", "--", "true"});
+  ASSERT_EQ(job.exit_code, 0) << job.err;
+  EXPECT_THAT(offered(ours + " attach ''"), HasSubstr(job.out.substr(0, job.out.size() - 1)));
+  EXPECT_THAT(offered(ours + " lease end --j"), HasSubstr("--json"));
 }
 
 // bash takes the colon for a word.

@@ -126,6 +126,12 @@ TEST(Config, AWrongFileIsRefusedWithItsLine) {
   EXPECT_THAT(refusal_of_file("- lr\n- seq\n"), HasSubstr("a map of keys"));
   EXPECT_THAT(refusal_of_file("? [lr]\n: 2\n"), HasSubstr("the name of a key"));
   EXPECT_THAT(refusal_of_file("lr: 1\nseq: [1\n"), HasSubstr("my.yaml:3: expected YAML"));
+  // Their texts were "illegal map value", "end of map not found" and "expected a key".
+  EXPECT_THAT(refusal_of_file("training:\n\tlr: 1\n"),
+              AllOf(HasSubstr("my.yaml:2: "), HasSubstr("received 'a tab'; try two blanks")));
+  EXPECT_THAT(refusal_of_file("training:\n  lr: 1\n seq: 2\n"), HasSubstr("the same indentation"));
+  EXPECT_THAT(refusal_of_file("training: 5\n"),
+              AllOf(HasSubstr("keys below training"), HasSubstr("training: {batch_size: 32}")));
   EXPECT_THAT(refusal_of_file("training: &a {training: *a}\n"), HasSubstr("training.training"));
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
 #include <optional>
 #include <string_view>
 
@@ -13,6 +14,8 @@
 #include "headroom/cli/core/registry.h"
 #include "headroom/cli/core/terminal.h"
 #include "headroom/cli/core/version.h"
+#include "headroom/config/schema.h"
+#include "headroom/config/training_keys.h"
 
 namespace headroom::cli {
 namespace {
@@ -55,6 +58,25 @@ std::string did_you_mean(const std::string& word, const std::vector<std::string>
   return close ? "; did you mean '" + *close + "'?" : "";
 }
 
+// "--batch-size 4" of a command whose settings are key=value: "; try batch_size=4". Empty: no key
+// is meant.
+std::string as_key(const CLI::App& command, const std::string& option) {
+  const CLI::Option* const settings = command.get_option_no_throw("settings");
+  const std::size_t begin = option.find_first_not_of('-'), equals = option.find('=');
+  if (settings == nullptr || begin >= equals) return "";
+  std::string name = option.substr(begin, equals - begin);
+  std::replace(name.begin(), name.end(), '-', '_');
+  const std::string key = config::training_keys().suggestion(name);
+  const bool is_exact = key == name || key.ends_with("." + name),
+             is_near_option = nearest("--" + name, option_names(command)).has_value();
+  if (key.empty() || (!is_exact && is_near_option)) return "";
+  std::string value = equals == std::string::npos ? "..." : option.substr(equals + 1);
+  if (value == "...")
+    for (const std::string& word : settings->results())
+      if (word.find('=') == std::string::npos) value = word;
+  return "; try " + key + "=" + value;
+}
+
 // Rewrites "Could not convert: --count = two", which does not say what was expected.
 std::optional<std::string> unreadable_number(const CLI::ParseError& error) {
   constexpr std::string_view kBegin = "Could not convert: ";
@@ -90,14 +112,19 @@ ExitCode explain(const CLI::ParseError& error, const CLI::App& app) {
   for (const std::string& word : command->remaining(true)) {
     const std::string name = word.substr(0, word.find('='));
     const std::vector<std::string> known = command_names(*command);
-    if (command != &app && !known.empty() && !word.starts_with("-"))
+    if (command != &app && !known.empty() && !word.starts_with("-")) {
+      const std::string near = did_you_mean(word, known);
       return complain("unknown command '" + command->get_name() + " " + word + "'" +
-                          did_you_mean(word, known) + " (" + help + ")",
+                          (near.empty() ? "; try " + join(known, ", ") : near) + " (" + help + ")",
                       kUsage);
-    if (word.starts_with("-"))
-      return complain("unknown option '" + name + "'" + did_you_mean(name, option_names(*command)) +
-                          " (" + help + ")",
+    }
+    if (word.starts_with("-")) {
+      const std::string key = as_key(*command, word);
+      return complain("unknown option '" + name + "'" +
+                          (key.empty() ? did_you_mean(name, option_names(*command)) : key) + " (" +
+                          help + ")",
                       kUsage);
+    }
     return complain("unexpected argument '" + word + "' (" + help + ")", kUsage);
   }
   return complain(in_our_words(error, *command) + " (" + help + ")", kUsage);
@@ -137,8 +164,27 @@ int end_of_ours(const std::optional<std::string>& command, int argc, char** argv
   return static_cast<int>(std::find(argv, argv + argc, std::string_view("--")) - argv);
 }
 
+// What does the work of commands that people look for.
+std::string known_otherwise(const std::string& word) {
+  static const std::map<std::string, std::string> instead{
+      {"plan",
+       "headroom estimate MODEL --techniques, headroom fit MODEL or headroom train --dry-run"},
+      {"bench", "headroom estimate MODEL, headroom profile MODEL or headroom train steps=20"},
+      {"swarm", "headroom run --detach -- COMMAND for each job"},
+      {"start", "headroom train --dry-run, then headroom train"},
+      {"launch", "headroom run --count N -- torchrun --nproc-per-node N train.py"},
+      {"predict", "headroom estimate MODEL"},
+      {"status", "headroom, or headroom who"},
+      {"kill", "headroom clean"},
+  };
+  const auto found = instead.find(word);
+  return found == instead.end() ? "" : "; try " + found->second;
+}
+
 ExitCode complain_of_command(const std::string& word, const CLI::App& app) {
-  return complain("unknown command '" + word + "'" + did_you_mean(word, command_names(app)) +
+  const std::string otherwise = known_otherwise(word);
+  return complain("unknown command '" + word + "'" +
+                      (otherwise.empty() ? did_you_mean(word, command_names(app)) : otherwise) +
                       " (headroom --help)",
                   kUsage);
 }

@@ -110,6 +110,16 @@ Json value(const Option& option, const std::string& text) {
   return list;
 }
 
+// "`lora_rank`" as "--lora-rank".
+std::string with_option_names(std::string words) {
+  for (const Option& option : kOptions) {
+    const std::string quoted = "`" + std::string(option.key) + "`";
+    if (const std::size_t at = words.find(quoted); at != std::string::npos)
+      words.replace(at, quoted.size(), option_name(option.key));
+  }
+  return words;
+}
+
 }  // namespace
 
 void SettingsOptions::add_to(CLI::App* command) {
@@ -148,7 +158,11 @@ model::Settings SettingsOptions::settings() const {
       json[option.key] = value(option, *text);
     }
   }
-  return model::settings_from_json(json);
+  try {
+    return model::settings_from_json(json);
+  } catch (const UsageError& error) {
+    throw UsageError(error.complaint().where, with_option_names(error.complaint().words));
+  }
 }
 
 }  // namespace headroom::cli

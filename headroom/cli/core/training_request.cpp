@@ -26,7 +26,6 @@ Json gpt_tiny(std::int64_t vocabulary) {
           {"eos_token_id", 0}};
 }
 
-constexpr const char* kChosen = "chosen by headroom train";
 constexpr const char* kAdapter = "adapter_config.json";
 
 // ---- Weights ----

@@ -12,6 +12,9 @@
 
 namespace headroom::cli {
 
+// The origin of a value that neither a person nor a default gave.
+inline constexpr const char* kChosen = "chosen by headroom train";
+
 // True if the data are images: then the model classifies them.
 [[nodiscard]] bool trains_on_images(const config::Resolved& config);
 

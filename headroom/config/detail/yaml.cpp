@@ -67,6 +67,9 @@ class SettingsReader {
     if (is_section && value.IsNull()) return;
     const std::string where = place(source_, name.Mark());
     try {
+      if (is_section && !schema_.is_key(key))
+        refuse(name, "keys below " + key, value.IsScalar() ? value.Scalar() : "a list",
+               key + ": {batch_size: 32}");
       (void)schema_.key(key);  // an unknown key is the first thing to say
       on_setting_(key, json_of_node(value, 0), where);
     } catch (const UsageError& error) {
@@ -78,6 +81,25 @@ class SettingsReader {
   const std::string& source_;
   const OnSetting& on_setting_;
 };
+
+// Without yaml-cpp's own words for the two usual slips, "illegal map value" and "end of map not
+// found".
+[[noreturn]] void refuse_yaml(std::string_view text, const std::string& source,
+                              const YAML::Exception& error) {
+  int number = 0;
+  for (const std::string_view line : split(text, '\n')) {
+    ++number;
+    const std::size_t begin = line.find_first_not_of(' ');
+    if (begin != std::string_view::npos && line[begin] == '\t')
+      throw InputError(expectation(source + ":" + std::to_string(number),
+                                   "blanks at the beginning of a line", "a tab", "two blanks"));
+  }
+  const bool is_indentation = error.msg.find("map") != std::string::npos;
+  throw InputError(expectation(
+      place(source, error.mark), "YAML", without_controls(error.msg),
+      is_indentation ? "the same indentation for all keys of a map, and a blank after each colon"
+                     : ""));
+}
 
 // Takes no notice of what a document holds, only of where it begins.
 class DocumentStart : public YAML::EventHandler {
@@ -120,7 +142,7 @@ void read_yaml(const Schema& schema, std::string_view text, const std::string& s
     check_single(std::string(text), source);
     document = YAML::Load(std::string(text));
   } catch (const YAML::Exception& error) {
-    throw InputError(expectation(place(source, error.mark), "YAML", without_controls(error.msg)));
+    refuse_yaml(text, source, error);
   }
   SettingsReader(schema, source, on_setting).run(document);
 }

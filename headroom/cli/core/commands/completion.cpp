@@ -3,9 +3,12 @@
 #include <map>
 
 #include "headroom/base/error.h"
+#include "headroom/base/text.h"
 #include "headroom/cli/core/registry.h"
 #include "headroom/cli/core/settings_options.h"
 #include "headroom/cli/core/terminal.h"
+#include "headroom/config/presets.h"
+#include "headroom/config/training_keys.h"
 #include "headroom/model/model_catalogue.h"
 
 namespace headroom::cli {
@@ -35,21 +38,62 @@ std::string model_names() {
   return names;
 }
 
+// ---- The keys of `headroom train` ----
+
+bool takes_keys(const CLI::App& command) {
+  return command.get_option_no_throw("settings") != nullptr;
+}
+
+std::string all_keys() {
+  std::string keys;
+  for (const config::Key& key : config::training_keys().keys()) keys += key.name + "= ";
+  return keys;
+}
+
+// Those that a key can have, as far as there is a list: "cuda:" for "cuda:N".
+std::string values_of(const config::Key& key) {
+  if (key.kind == config::Kind::flag) return "true false";
+  if (key.name == "model.config") return model_names();
+  std::string values;
+  for (std::string choice : key.choices) {
+    if (choice.ends_with(":N")) choice.pop_back();
+    values += (values.empty() ? "" : " ") + choice;
+  }
+  return values;
+}
+
+// ---- Words ----
+
+// The command that lists the IDs which this one takes; empty: it takes none.
+std::string lister_of(const CLI::App& command) {
+  return command.get_name() == "end"      ? "lease list"
+         : command.get_name() == "attach" ? "attach"
+                                          : "";
+}
+
 // Words that may follow a command besides its options.
 std::string words_for(const CLI::App& command) {
   if (takes_model(command)) return model_names();
+  if (takes_keys(command)) return all_keys();
   return command.get_name() == "completion" ? "bash zsh fish " : "";
+}
+
+std::string words_in_bash(const CLI::App& command) {
+  const std::string lister = lister_of(command);
+  return "words=\"" + options_of(command) + words_for(command) +
+         (lister.empty() ? "" : "$(_headroom_ids " + lister + ")") + "\"";
 }
 
 // Words that may follow a command: its options; for a group, its commands, followed by their
 // options and files.
 std::string words_after(const CLI::App& command) {
   if (command.get_subcommands({}).empty())
-    return "words=\"" + options_of(command) + words_for(command) + "\"" +
+    return words_in_bash(command) +
            (takes_model(command) || command.get_name() == "oom" ? "; files=-f" : "");
   std::string cases;
   for (const CLI::App* inner : command.get_subcommands({}))
-    cases += "      " + inner->get_name() + ") words=\"" + options_of(*inner) + "\"; files=-f ;;\n";
+    cases += "      " + inner->get_name() + ") " + words_in_bash(*inner) +
+             (lister_of(*inner).empty() && !takes_keys(*inner) ? "; files=-f" : "") + " ;;\n";
   return "case \"${COMP_WORDS[2]}\" in\n" + cases + "      *) words=\"" + names_of(command) +
          "\" ;;\n    esac\n"
          "    [ \"$COMP_CWORD\" -eq 2 ] && words=\"" +
@@ -61,6 +105,7 @@ std::map<std::string, std::string> words_of_options() {
   std::map<std::string, std::string> all{{"--gpus", "auto all cpu sim:"},
                                          {"--format", "csv ndjson prometheus"},
                                          {"--order", "most-free least-loaded index"},
+                                         {"--config-name", join(config::preset_names(), " ")},
                                          {"--addresses", "ascending descending lowest"},
                                          {"--by", "size module operation category"},
                                          {"--ids", "index uuid"},
@@ -82,6 +127,31 @@ std::string words_after_options() {
         "    " + option + ") COMPREPLY=($(compgen -W \"" + words + "\" -- \"$word\")); return ;;\n";
   return cases;
 }
+
+// `key=value`: bash takes `=` for a word of its own, zsh does not.
+std::string values_after_keys() {
+  std::string cases;
+  for (const config::Key& key : config::training_keys().keys()) {
+    const std::string values = values_of(key);
+    const bool is_path = key.kind == config::Kind::text;
+    if (!values.empty() || is_path)
+      cases +=
+          "    " + key.name + ") words=\"" + values + "\"" + (is_path ? " files=-f" : "") + " ;;\n";
+  }
+  return "_headroom_value() {\n"
+         "  local words= files= value=\"$2\"\n"
+         "  case \"${1#training.}\" in\n" +
+         cases +
+         "  esac\n"
+         "  COMPREPLY=($(compgen $files -P \"$3\" -W \"$words\" -- \"$value\"))\n"
+         "}\n";
+}
+
+constexpr const char* kIds =
+    "_headroom_ids() {\n"
+    "  \"${COMP_WORDS[0]}\" \"$@\" --json 2> /dev/null | grep -o '\"id\":\"[^\"]*\"' | cut -d'\"' "
+    "-f4\n"
+    "}\n";
 
 // After "--" another program's command line begins: its name, then its own completion if
 // bash-completion has one, else files.
@@ -105,7 +175,7 @@ std::string bash_script(const CLI::App& app) {
   const std::string names = names_of(app);
   for (const CLI::App* command : app.get_subcommands({}))
     cases += "    " + command->get_name() + ") " + words_after(*command) + " ;;\n";
-  return std::string(kBehindDashes) +
+  return kBehindDashes + values_after_keys() + kIds +
          "_headroom() {\n"
          "  local word=\"${COMP_WORDS[COMP_CWORD]}\" before=\"${COMP_WORDS[COMP_CWORD-1]}\" words "
          "files= program=\n"
@@ -120,7 +190,16 @@ std::string bash_script(const CLI::App& app) {
          "  esac\n"
          "  case \"$before\" in\n" +
          words_after_options() +
-         "    --out|--bundle|--trace) COMPREPLY=($(compgen -f -- \"$word\")); return ;;\n"
+         "    --out|--bundle|--trace|--config|--html|--snapshot) COMPREPLY=($(compgen -f -- "
+         "\"$word\")); return ;;\n"
+         "  esac\n"
+         "  case \"${COMP_WORDS[1]} ${COMP_WORDS[2]}\" in train\\ *|config\\ explain)\n"
+         "    if [ \"$word\" = = ]; then _headroom_value \"$before\" \"\" \"\"; return; fi\n"
+         "    if [ \"$before\" = = ]; then\n"
+         "      _headroom_value \"${COMP_WORDS[COMP_CWORD-2]}\" \"$word\" \"\"; return; fi\n"
+         "    case \"$word\" in -*) ;; *=*)\n"
+         "      _headroom_value \"${word%%=*}\" \"${word#*=}\" \"${word%%=*}=\"; return ;; esac "
+         ";;\n"
          "  esac\n"
          "  case \"${COMP_WORDS[1]}\" in\n" +
          cases + "    *) words=\"" + names + options_of(app) +
@@ -130,6 +209,8 @@ std::string bash_script(const CLI::App& app) {
          names + options_of(app) +
          "\"\n"
          "  COMPREPLY=($(compgen $files -W \"$words\" -- \"$word\"))\n"
+         "  case \"${COMPREPLY[0]}\" in *=) compopt -o nospace 2> /dev/null ;; esac\n"
+         "  return 0\n"
          "}\n"
          "complete -F _headroom headroom\n";
 }
@@ -171,6 +252,26 @@ std::string fish_options(const CLI::App& command, const std::string& condition) 
   return lines;
 }
 
+std::string fish_line(const std::string& condition, const std::string& more) {
+  return "complete -c headroom -n \"" + condition + "\" " + more + "\n";
+}
+
+// `model=lora model=full ... batch_size= ...`, and the IDs that a command takes.
+std::string fish_words(const CLI::App& command, const std::string& condition) {
+  if (const std::string lister = lister_of(command); !lister.empty())
+    return fish_line(condition,
+                     "-f -a \"(headroom " + lister +
+                         " --json 2> /dev/null | string match -rga '\\\"id\\\":\\\"([^\\\"]*)')\"");
+  if (!takes_keys(command)) return "";
+  std::string words;
+  for (const config::Key& key : config::training_keys().keys()) {
+    const std::string values = values_of(key);
+    for (const std::string_view value : split(values, ' '))
+      words += (words.empty() ? "" : " ") + key.name + "=" + std::string(value);
+  }
+  return fish_line(condition, "-a " + in_quotes(words));
+}
+
 std::string fish_script(const CLI::App& app) {
   const std::string first = "not __headroom_behind; and __fish_use_subcommand";
   std::string text =
@@ -189,9 +290,12 @@ std::string fish_script(const CLI::App& app) {
             in_quotes(command->get_description()) + "\n" + fish_options(*command, then);
     const std::string names = names_of(*command);
     if (!names.empty()) text += "complete -c headroom -n \"" + then + "\" -F -a '" + names + "'\n";
-    for (const CLI::App* inner : command->get_subcommands({}))
-      text += fish_options(*inner, then + "; and __fish_seen_subcommand_from " + inner->get_name());
-    if (const std::string words = words_for(*command); !words.empty())
+    for (const CLI::App* inner : command->get_subcommands({})) {
+      const std::string both = then + "; and __fish_seen_subcommand_from " + inner->get_name();
+      text += fish_options(*inner, both) + fish_words(*inner, both);
+    }
+    text += fish_words(*command, then);
+    if (const std::string words = takes_keys(*command) ? "" : words_for(*command); !words.empty())
       text += "complete -c headroom -n \"" + then + "\"" + (takes_model(*command) ? " -F" : "") +
               " -a '" + words + "'\n";
   }

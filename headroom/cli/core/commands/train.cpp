@@ -18,21 +18,18 @@
 #include "headroom/cli/core/registry.h"
 #include "headroom/cli/core/start_engine.h"
 #include "headroom/cli/core/terminal.h"
+#include "headroom/cli/core/training_config.h"
 #include "headroom/cli/core/training_folder.h"
 #include "headroom/cli/core/training_request.h"
 #include "headroom/config/help.h"
 #include "headroom/config/training_keys.h"
 #include "headroom/forecast/closed_form.h"
-#include "headroom/forecast/policies.h"
-#include "headroom/model/tasks.h"
 #include "headroom/supervise/place_search.h"
 
 namespace headroom::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr const char* kChosen = "chosen by headroom train";
 
 struct TrainOptions {
   std::vector<std::string> words;
@@ -88,40 +85,6 @@ gpu::Devices stand_in_for(const gpu::Devices& devices, const config::Resolved& c
                                      "--gpus sim:1x24GiB, or allow_cpu=true"));
 }
 
-// The smallest card decides which variant of the model is trained.
-void choose_variant(config::Resolved& config, const gpu::Devices& devices) {
-  const auto variants = config.model_variants("model_variants");
-  if (variants.empty()) return;
-  const Look look = look_at_machine(devices.text);
-  const auto total = gpu::smallest_total(look.machine);
-  std::vector<forecast::Variant> sizes;
-  for (const config::ModelVariant& one : variants) sizes.push_back({one.min_total, one.model});
-  const auto choice = forecast::variant_by_memory(sizes, total.value_or(Bytes{0}));
-  if (choice.model.empty()) throw UsageError("model_variants", choice.why);
-  print_error("headroom train: " + choice.why + "\n");
-  config.set("model.config", choice.model, kChosen);
-  for (const config::ModelVariant& one : variants)
-    if (one.model == choice.model && one.batch_size)
-      config.set("batch_size", std::to_string(*one.batch_size), kChosen);
-}
-
-// Images for models of images, tokens for those of text; and the tiny model has a dataset of its
-// own.
-void choose_dataset(config::Resolved& config) {
-  if (config.text("model") != "gpt-tiny") {
-    const std::string name = config.text("model.config");
-    const bool sees = model::tasks_of(model::model_named(name).config).front() ==
-                      model::Task::image_classification;
-    if (sees && config.text("dataset") == "tokens")
-      throw UsageError(expectation("dataset", "images for " + name, "tokens", "dataset=images"));
-    return;
-  }
-  if (!config.is_given("dataset")) config.set("dataset", "synthetic", kChosen);
-  const std::string dataset = config.text("dataset");
-  if (dataset != "synthetic" && dataset != "tokens")
-    throw UsageError(expectation("dataset", "tokens or synthetic for model=gpt-tiny", dataset));
-}
-
 // What a run writes and reads at its end, or late, is looked at now.
 void check_places(const TrainOptions& options, const config::Resolved& config) {
   const std::vector<std::string> files{options.trace.value_or(""), options.snapshot.value_or(""),
@@ -134,8 +97,12 @@ void check_places(const TrainOptions& options, const config::Resolved& config) {
   if (const auto plans = config.optional_text("plan_schedule"); plans && !fs::exists(*plans))
     throw InputError("plan_schedule", "expected a file of plans, received none at " + *plans);
   if (options.dry_run || options.eval_only) return;
+  if (config.text("out").empty())
+    throw UsageError(expectation("out", "a folder for out", "none", "out=headroom-run"));
   fs::path out = fs::absolute(config.text("out"));
-  while (!fs::exists(out)) out = out.parent_path();  // where the folder will be made
+  std::error_code error;
+  while (!fs::exists(out, error) && !error) out = out.parent_path();  // where it will be made
+  if (error) throw WriteError(write_failure(config.text("out"), error.value()));
   if (!fs::is_directory(out)) throw WriteError(write_failure(config.text("out"), ENOTDIR));
   check_run_folder(config.text("out"), {"config.yaml", "metrics.jsonl", "plan_schedule.jsonl",
                                         "best", result_name(config)});
@@ -264,13 +231,15 @@ ExitCode run_train(const TrainOptions& options) {
   config::Resolved config = settings.config;
   gpu::Devices devices = devices_of(options, config);
   if (options.dry_run) devices = stand_in_for(devices, config);
-  if (!settings.goes_on) choose_variant(config, devices);
+  const auto say = [](const std::string& line) { print_error("headroom train: " + line + "\n"); };
+  if (!settings.goes_on)
+    if (const auto variant = choose_variant(config, devices)) say(*variant);
   take_model_of_adapter(config);
   choose_dataset(config);
   if (options.dry_run)
-    for (const std::string& line : stand_in_for_files(config))
-      print_error("headroom train: " + line + "\n");
+    for (const std::string& line : stand_in_for_files(config)) say(line);
   static_cast<void>(settings_of(config, model_of(config).config));  // refuses what makes no sense
+  for (const std::string& sentence : check_use_of_keys(config)) say(sentence);
   check_places(options, config);
   if (const std::string allocator = config.text("alloc_conf"); !allocator.empty())
     ::setenv("PYTORCH_CUDA_ALLOC_CONF", allocator.c_str(), 1);
@@ -300,7 +269,7 @@ ExitCode run_train(const TrainOptions& options) {
                {"inject", options.inject},
                {"json", options.json}};
   for (const config::Entry& entry : config.entries())
-    if (entry.origin == kChosen || entry.key == "out") request["chosen"][entry.key] = *entry.value;
+    if (is_chosen(entry) || entry.key == "out") request["chosen"][entry.key] = *entry.value;
   become_engine({"train", to_line(request)});
 }
 

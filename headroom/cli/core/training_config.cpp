@@ -1,0 +1,174 @@
+#include "headroom/cli/core/training_config.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "headroom/base/error.h"
+#include "headroom/base/text.h"
+#include "headroom/cli/core/look.h"
+#include "headroom/cli/core/training_request.h"
+#include "headroom/config/training_keys.h"
+#include "headroom/forecast/policies.h"
+#include "headroom/model/tasks.h"
+
+namespace headroom::cli {
+namespace {
+
+constexpr const char* kByVariant = "model_variants";
+constexpr const char* kCommandLine = "command line";
+
+// ---- First guesses ----
+
+bool is_model(const std::string& word) {
+  try {
+    return static_cast<void>(model::model_named(word)), true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+bool is_choice_of(const char* key, const std::string& word) {
+  const auto& choices = config::training_keys().key(key).choices;
+  return std::find(choices.begin(), choices.end(), word) != choices.end();
+}
+
+// A word without `=`. Empty: no guess.
+std::string meant_by(const std::string& word) {
+  if (word == "help") return "headroom train --help, or --help-keys";
+  if (word.ends_with(".yaml") || word.ends_with(".yml")) return "--config " + word;
+  for (const char* key : {"model", "dataset"})
+    if (is_choice_of(key, word)) return std::string(key) + "=" + word;
+  return is_model(word) ? "model=full model.config=" + word : "";
+}
+
+void answer_first_guess(const std::string& word) {
+  const std::size_t equals = word.find('=');
+  if (equals == std::string::npos) {
+    if (const std::string meant = meant_by(word); !meant.empty())
+      throw UsageError(expectation("train", "key=value", word, meant));
+    return;
+  }
+  const std::string key = word.substr(0, equals), value(trim(word.substr(equals + 1)));
+  const bool is_of_model = key == "model" || key == "training.model" || key == "model.name";
+  if (is_of_model && !is_choice_of("model", value) && is_model(value))
+    throw UsageError(
+        expectation("model", "one of " + join(config::training_keys().key("model").choices, ", "),
+                    word, "model=full model.config=" + value));
+}
+
+// ---- Keys without effect ----
+
+struct Unused {
+  std::vector<const char*> keys;
+  bool is_unused = false;
+  std::string expected, received;
+};
+
+std::vector<Unused> unused_keys(const config::Resolved& config) {
+  const std::string model = config.text("model"), dataset = config.text("dataset");
+  const bool images = trains_on_images(config), texts = !images, made_up = dataset == "synthetic";
+  const bool is_masked =
+      texts && settings_of(config, model_of(config).config).task == model::Task::masked_lm;
+  const std::string of_model = "model=" + model, of_dataset = "dataset=" + dataset;
+  return {
+      {{"num_classes", "image"}, texts, "images", "texts"},
+      {{"seq"}, images, "texts", "images"},
+      {{"data_dir"}, made_up, "data in files", of_dataset},
+      {{"skip_damaged"}, texts || made_up, "images in files", of_dataset},
+      {{"train_data", "val_data", "loss_mask"}, dataset != "tokens", "dataset=tokens", of_dataset},
+      {{"mask_token_id"},
+       !is_masked || made_up,
+       "tokens for a model that is trained with masks",
+       is_masked ? of_dataset : "another model"},
+      {{"model.config"}, model == "gpt-tiny", "another model", of_model},
+      {{"model.lora_r", "model.lora_alpha", "model.lora_dropout", "model.lora_targets"},
+       model != "lora",
+       "model=lora",
+       of_model},
+      {{"gpu_wait_timeout_minutes", "gpu_check_interval_seconds"},
+       !config.yes("wait_for_gpu"),
+       "wait_for_gpu=true",
+       "wait_for_gpu=false"},
+  };
+}
+
+}  // namespace
+
+config::Resolved training_config(const config::Sources& sources) {
+  for (const std::string& word : sources.overrides) answer_first_guess(word);
+  return config::resolve(config::training_keys(), sources);
+}
+
+// The smallest card decides.
+std::optional<std::string> choose_variant(config::Resolved& config, const gpu::Devices& devices) {
+  const auto variants = config.model_variants("model_variants");
+  if (variants.empty()) return {};
+  if (config.origin("model.config") == kCommandLine)
+    return "model.config=" + config.text("model.config") +
+           " of the command line, not one of model_variants";
+  std::optional<Bytes> total;  // the CPU counts as the smallest card
+  if (devices.kind != gpu::Devices::Kind::cpu)
+    total = gpu::smallest_total(look_at_machine(devices.text).machine);
+  std::vector<forecast::Variant> sizes;
+  for (const config::ModelVariant& one : variants) sizes.push_back({one.min_total, one.model});
+  const auto choice = forecast::variant_by_memory(sizes, total.value_or(Bytes{0}));
+  if (choice.model.empty()) throw UsageError("model_variants", choice.why);
+  config.set("model.config", choice.model, kByVariant);
+  const config::ModelVariant* chosen = nullptr;
+  for (const config::ModelVariant& one : variants)
+    if (one.model == choice.model && one.min_total <= total.value_or(Bytes{0}) &&
+        (chosen == nullptr || one.min_total > chosen->min_total))
+      chosen = &one;
+  if (chosen == nullptr || !chosen->batch_size) return choice.why;
+  if (config.origin("batch_size") == kCommandLine)
+    return choice.why + "; batch_size=" + std::to_string(config.whole("batch_size")) +
+           " of the command line";
+  config.set("batch_size", std::to_string(*chosen->batch_size), kByVariant);
+  return choice.why;
+}
+
+void choose_dataset(config::Resolved& config) {
+  if (config.text("model") == "gpt-tiny") {
+    if (!config.is_given("dataset")) config.set("dataset", "synthetic", kChosen);
+    const std::string dataset = config.text("dataset");
+    if (dataset != "synthetic" && dataset != "tokens")
+      throw UsageError(expectation("dataset", "tokens or synthetic for model=gpt-tiny", dataset));
+    return;
+  }
+  if (config.text("dataset") != "tokens") return;
+  const std::string name = config.text("model.config");
+  const model::ModelConfig model = model::model_named(name).config;
+  const model::Task task = model::tasks_of(model).front();
+  if (task == model::Task::image_classification)
+    throw UsageError(expectation("dataset", "images for " + name, "tokens", "dataset=images"));
+  if (task == model::Task::seq2seq_lm)
+    throw UsageError(expectation("dataset",
+                                 "pairs of texts, which no dataset has, for " + name + " (" +
+                                     model.type() + "): it would learn to copy",
+                                 "tokens", "model.config=gpt2, or bert-base-uncased"));
+}
+
+bool is_chosen(const config::Entry& entry) {
+  return entry.origin == kChosen || entry.origin == kByVariant;
+}
+
+std::vector<std::string> check_use_of_keys(const config::Resolved& config) {
+  std::vector<std::string> sentences;
+  for (const Unused& rule : unused_keys(config))
+    for (const char* key : rule.keys) {
+      if (!rule.is_unused || !config.is_given(key)) continue;
+      if (config.origin(key) == kCommandLine)
+        throw UsageError(expectation("train", rule.expected + " for " + key, rule.received,
+                                     std::string("leaving ") + key + " out"));
+      sentences.push_back(std::string(key) + " of " + config.origin(key) +
+                          " has no effect: it is for " + rule.expected);
+    }
+  if (config.whole("min_batch_size") > config.whole("batch_size"))
+    throw UsageError(expectation(
+        "train",
+        "min_batch_size of at most batch_size, " + std::to_string(config.whole("batch_size")),
+        std::to_string(config.whole("min_batch_size")), "a larger batch_size"));
+  return sentences;
+}
+
+}  // namespace headroom::cli
