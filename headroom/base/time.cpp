@@ -76,7 +76,9 @@ std::string duration_text(Seconds duration) {
     else
       std::snprintf(out.data(), out.size(), "%ld %s %ld %s", whole, big_name, rest, small_name);
   };
-  if (s < 9.95) {
+  if (s >= 0.0005 && s < 0.095) {
+    std::snprintf(out.data(), out.size(), "%.0f ms", 1000 * s);
+  } else if (s < 9.95) {
     std::snprintf(out.data(), out.size(), "%.1f s", s);
   } else if (s < 120) {
     std::snprintf(out.data(), out.size(), "%.0f s", s);

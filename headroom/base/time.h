@@ -16,7 +16,7 @@ using WallTime = std::chrono::system_clock::time_point;
 // "500ms", "30s", "10m", "1h30m", "2d"; a plain number is seconds. Throws UsageError.
 [[nodiscard]] Seconds parse_duration(std::string_view text);
 
-// For people: "0.4 s", "12 s", "3 m 20 s", "2 h 5 m", "4 d 3 h".
+// For people: "20 ms", "0.4 s", "12 s", "3 m 20 s", "2 h 5 m", "4 d 3 h".
 [[nodiscard]] std::string duration_text(Seconds duration);
 
 // Now, in nanoseconds since 1970.

@@ -30,7 +30,6 @@ StepOptions Trainer::State::heard(TrainerOptions& options, State& state) {
   step.on_event = [&state, others = step.on_event](const Event& event) {
     if (others) others(event);
     if (state.options_.listener.on_event) state.options_.listener.on_event(event);
-    if (event.kind == Event::Kind::oom) state.say_memory("out of memory");
   };
   if (!options.plan_schedule.empty()) step.adapts = false;
   return step;
@@ -258,8 +257,10 @@ void Trainer::State::save_what_is_left() {
   try {
     if (is_memory(failure)) say_memory("out of memory, and no plan is left");
     save_at_the_end();
-  } catch (const Error& error) {
-    say("no checkpoint of step " + std::to_string(step.steps()) + ": " + error.sentence());
+  } catch (const std::exception& error) {
+    const auto* const ours = dynamic_cast<const Error*>(&error);
+    say("no checkpoint of step " + std::to_string(step.steps()) + ": " +
+        (ours != nullptr ? ours->sentence() : error.what()));
   }
 }
 
@@ -276,6 +277,9 @@ std::optional<FoundCheckpoint> Trainer::prepare() {
 }
 Trained Trainer::run() {
   return state_->run();
+}
+const Trained& Trainer::so_far() const {
+  return state_->so_far();
 }
 Evaluated Trainer::evaluate() {
   return state_->evaluate();

@@ -55,7 +55,7 @@ struct TrainerListener {
   std::function<void(const Progress&)> on_step = {};
   std::function<void(const Event&)> on_event = {};
   std::function<void(const Evaluated&, std::int64_t step)> on_evaluation = {};
-  // Memory at the start, at each epoch and after an out-of-memory, and growth of live memory.
+  // Memory at the start, at each epoch and when no plan is left, and growth of live memory.
   std::function<void(std::string_view line)> on_line = {};
   std::function<bool()> should_stop = {};  // asked after each step
   std::function<bool()> should_save = {};  // likewise, for a checkpoint now
@@ -111,6 +111,8 @@ class Trainer {
   // run writes in `out`.
   std::optional<FoundCheckpoint> prepare();
   [[nodiscard]] Trained run();
+  // What run() would return now: for a run that threw.
+  [[nodiscard]] const Trained& so_far() const;
   // Evaluates as run() does; trains nothing.
   [[nodiscard]] Evaluated evaluate();
   [[nodiscard]] Step& step();

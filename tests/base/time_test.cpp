@@ -43,6 +43,8 @@ INSTANTIATE_TEST_SUITE_P(Forms, RefusesDuration,
                                            "5m-3s"));
 
 TEST(DurationText, GrowsCoarserWithTheTime) {
+  EXPECT_EQ(duration_text(Seconds(0)), "0.0 s");
+  EXPECT_EQ(duration_text(Seconds(0.021)), "21 ms") << "it was 0.0 s";
   EXPECT_EQ(duration_text(Seconds(0.44)), "0.4 s");
   EXPECT_EQ(duration_text(Seconds(9.96)), "10 s");
   EXPECT_EQ(duration_text(Seconds(12.4)), "12 s");

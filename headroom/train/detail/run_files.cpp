@@ -92,6 +92,7 @@ void RunFiles::step(const Progress& progress, Json memory) {
                {"attempts", done.attempts}};
   board_->scalar("train/loss", progress.loss, progress.step);
   board_->scalar("train/learning_rate", progress.learning_rate, progress.step);
+  board_->scalar("train/attempts", done.attempts, progress.step);  // above 1: memory ran out
   board_->scalar("train/rows_per_s", progress.rows_per_s, progress.step);
   if (const double norm = done.gradient_norm(); norm == norm) {
     line["gradient_norm"] = norm;

@@ -25,6 +25,7 @@ class Trainer::State {
 
   std::optional<FoundCheckpoint> prepare();
   Trained run();
+  [[nodiscard]] const Trained& so_far() const { return training_; }
   Evaluated evaluate();
   std::shared_ptr<RunFolder> folder();
   std::optional<std::int64_t> load_best_weights();

@@ -16,6 +16,7 @@
 #include "headroom/cli/core/training_request.h"
 #include "headroom/cli/engine/commands.h"
 #include "headroom/cli/engine/train/known_plan.h"
+#include "headroom/cli/engine/train/loss_watch.h"
 #include "headroom/cli/engine/train/memory_wait.h"
 #include "headroom/cli/engine/train/plan_answer.h"
 #include "headroom/cli/engine/train/training_document.h"
@@ -73,6 +74,7 @@ class Run {
         config_(config_of(request)),
         machine_(request),
         watching_(request, machine_),
+        losses_(config_.whole("stop_on_nan")),
         is_json_(request.at("json").get<bool>()),
         goes_on_(request.at("goes_on").get<bool>()) {}
 
@@ -100,7 +102,8 @@ class Run {
   ExitCode evaluate();
   ExitCode train();
   void explain(const std::exception_ptr& failure);
-  void explain(const std::string& report);
+  void explain(const train::OomReport& report);
+  void tell_of_failure();
   void note(const train::Event& event);
   void show_memory(const std::string& text) const { is_json_ ? print_error(text) : print(text); }
   [[nodiscard]] Bytes peak() {
@@ -113,11 +116,14 @@ class Run {
   const memory::CountCpuMemory counting_;
   TrainingMachine machine_;
   TrainingRecord watching_;
+  LossWatch losses_;
   bool is_json_, goes_on_;
   TrainingView view_;
   TrainingData data_;
   TrainingJob job_;
-  std::vector<train::Event> events_;      // while the model was made
+  std::vector<train::Event> events_;  // while the model was made
+  std::vector<train::Event> heard_;   // since then, with those of a step that fails
+  std::optional<train::OomReport> report_;
   std::vector<std::string> changes_;      // of the settings, where the run went on
   std::vector<std::string> notes_;        // what became of the run, for the page
   std::optional<TrainingStatus> status_;  // of a run that trains
@@ -133,7 +139,7 @@ void Run::make() {
   data_ = data_of(config_, machine_.own.is_cuda());
   view_.say(data_.words);
   job_ = job_where_it_fits(machine_, config_, data_.outputs, !goes_on_, view_, events_,
-                           [this](const std::string& report) {
+                           [this](const train::OomReport& report) {
                              if (!request_.at("dry_run").get<bool>()) explain(report);
                            });
   view_.say(job_.words);
@@ -181,6 +187,7 @@ train::TrainerOptions Run::options() {
                             if (now.step == 1 && machine_.own.is_cpu())
                               view_.say("on the CPU the whole run takes about " +
                                         duration_text(Seconds(now.seconds_left)));
+                            losses_.hear(now.loss);
                             view_.show(now, peak());
                             status_->on_device(trainer_->step().device());
                             status_->show(now, effective_batch_);
@@ -188,6 +195,7 @@ train::TrainerOptions Run::options() {
                       .on_event =
                           [this](const train::Event& event) {
                             watching_.hear(event);
+                            heard_.push_back(event);
                             note(event);
                             view_.show_event(event);
                             if (status_) status_->hear(event);
@@ -195,11 +203,16 @@ train::TrainerOptions Run::options() {
                       .on_evaluation =
                           [this](const train::Evaluated& result, std::int64_t step) {
                             view_.show_evaluation(result, step);
+                            if (const std::string lost = losses_.sentence(); !lost.empty())
+                              view_.say(lost);
                             if (status_) status_->publish_survived();
                           },
                       .on_line = [this](std::string_view line) { view_.say(line); },
-                      .should_stop = [this] { return interrupt_.happened(); },
+                      .should_stop = [this] { return interrupt_.happened() || losses_.is_lost(); },
                       .should_save = [] { return save_is_asked.exchange(false); }};
+  if (const std::int64_t warm = config_.whole("warmup_steps"); warm >= steps)
+    view_.say("warmup_steps=" + std::to_string(warm) + " of a run of " + std::to_string(steps) +
+              " steps: the learning rate reaches its value in the last one only");
   return options;
 }
 
@@ -346,13 +359,25 @@ void Run::explain(const std::exception_ptr& failure) {
   train::OomFacts facts = train::facts_of(step, *last, step_options_);
   facts.holders = machine_.holders();
   facts.words = kKeys;
-  explain(to_string(train::oom_report(facts)));
+  explain(train::oom_report(facts));
 }
 
-// On the screen, and on the page.
-void Run::explain(const std::string& report) {
-  for (const std::string_view line : split(trim(report), '\n')) notes_.emplace_back(line);
-  print_error(report);
+// On the screen, on the page, and in the document.
+void Run::explain(const train::OomReport& report) {
+  report_ = report;
+  const std::string text = to_string(report);
+  for (const std::string_view line : split(trim(text), '\n')) notes_.emplace_back(line);
+  print_error(text);
+}
+
+// What a script wants to know of a run that memory ended.
+void Run::tell_of_failure() {
+  if (!is_json_) return;
+  std::vector<train::Event> all = events_;
+  all.insert(all.end(), heard_.begin(), heard_.end());
+  print(to_line(document_of_failure(trainer_ ? &*trainer_ : nullptr, config_, effective_batch_, all,
+                                    report_)) +
+        "\n");
 }
 
 ExitCode Run::train() {
@@ -375,6 +400,7 @@ ExitCode Run::train() {
     explain(failure);
     if (!is_memory(failure)) throw;
     if (interrupt_.happened()) return interrupt_.exit_code();  // while it waited for memory
+    tell_of_failure();
     const std::int64_t steps = trainer_->step().steps();
     out_of_memory("memory ran out in every plan; " +
                   (steps == 0 && !fs::exists(out / "checkpoint-00000000")
@@ -384,7 +410,13 @@ ExitCode Run::train() {
   }
   view_.end();
   train::Step& step = trainer_->step();
-  if (done.is_stopped) {
+  const std::string lost = losses_.sentence();
+  if (!lost.empty())
+    view_.say(lost + ": these weights are of no use; try a smaller lr" +
+              (losses_.is_lost() ? "" : ", and stop_on_nan=10 to end such a run early"));
+  if (losses_.is_lost() && !interrupt_.happened()) {
+    view_.say("stopped after step " + std::to_string(done.steps));
+  } else if (done.is_stopped) {
     if (!done.not_saved.empty()) throw WriteError(done.not_saved);
     view_.say("stopped after step " + std::to_string(done.steps) + " of a run in " + out.string() +
               "; --resume goes on");
@@ -405,13 +437,15 @@ ExitCode Run::train() {
     document["not_injected"] = watching_.not_injected();
     print(to_line(document) + "\n");
   }
-  return done.is_stopped ? interrupt_.exit_code() : kOk;
+  if (interrupt_.happened()) return done.is_stopped ? interrupt_.exit_code() : kOk;
+  return losses_.is_lost() ? kFailed : kOk;
 }
 
 ExitCode Run::go() {
   try {
     make();
   } catch (const OutOfMemoryError& error) {
+    if (!request_.at("dry_run").get<bool>()) tell_of_failure();
     if (!request_.at("dry_run").get<bool>()) throw;
     print_error("headroom train: " + error.sentence() + "\n");
     return kDoesNotFit;

@@ -24,6 +24,31 @@ std::string hash_of(torch::nn::Module& module) {
   return hash.hex();
 }
 
+// Those of a failed step are only in `heard`; the others know more when their step is committed.
+std::vector<train::Event> all_events(const std::vector<train::Event>& heard,
+                                     const std::vector<train::Event>& committed) {
+  std::vector<train::Event> all;
+  std::size_t next = 0;
+  for (const train::Event& event : heard) {
+    const bool is_known = next < committed.size() && committed[next].kind == event.kind &&
+                          committed[next].step == event.step;
+    all.push_back(is_known ? committed[next++] : event);
+  }
+  return all;
+}
+
+// Of a run that ended before it had a trainer.
+Json document_without_steps(std::int64_t effective_batch, const std::vector<train::Event>& heard) {
+  Json document{{"schema", 1},       {"steps", 0},
+                {"samples_seen", 0}, {"effective_batch", effective_batch},
+                {"stopped", false},  {"events", Json::array()}};
+  for (const char* unknown : {"final_loss", "val_loss", "val_accuracy", "weights_sha256", "device",
+                              "plan", "plan_schedule", "resumed_from", "peak"})
+    document[unknown] = nullptr;
+  for (const train::Event& event : heard) document["events"].push_back(to_json(event));
+  return document;
+}
+
 }  // namespace
 
 Json document_of(const train::Trained& done, train::Step& step, const config::Resolved& config,
@@ -38,7 +63,7 @@ Json document_of(const train::Trained& done, train::Step& step, const config::Re
   return {{"schema", 1},
           {"steps", done.steps},
           {"samples_seen", done.rows},
-          {"final_loss", done.loss},
+          {"final_loss", done.steps > 0 ? Json(done.loss) : Json()},
           {"val_loss", done.evaluation ? Json(done.evaluation->loss) : Json()},
           {"val_accuracy", accuracy},
           {"weights_sha256", hash_of(step.module())},
@@ -49,11 +74,25 @@ Json document_of(const train::Trained& done, train::Step& step, const config::Re
           {"resumed_from", or_null(done.resumed_from)},
           {"stopped", done.is_stopped},
           {"events", events},
+          {"out_of_memory", Json()},
           {"peak",
            {{"allocated_bytes", now.max_allocated.count},
             {"active_bytes", now.max_active.count},
             {"requested_bytes", now.max_requested.count},
             {"reserved_bytes", now.max_reserved.count}}}};
+}
+
+Json document_of_failure(train::Trainer* trainer, const config::Resolved& config,
+                         std::int64_t effective_batch, const std::vector<train::Event>& heard,
+                         const std::optional<train::OomReport>& report) {
+  Json document = document_without_steps(effective_batch, heard);
+  if (trainer != nullptr) {
+    train::Trained done = trainer->so_far();
+    done.events = all_events(heard, done.events);
+    document = document_of(done, trainer->step(), config, effective_batch, {});
+  }
+  document["out_of_memory"] = report ? to_json(*report) : Json();
+  return document;
 }
 
 }  // namespace headroom::cli

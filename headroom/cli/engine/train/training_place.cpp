@@ -41,7 +41,7 @@ train::Event move(const std::string& from, const std::string& to) {
 TrainingJob job_where_it_fits(TrainingMachine& machine, const config::Resolved& config,
                               std::int64_t outputs, bool reads_weights, TrainingView& view,
                               std::vector<train::Event>& events,
-                              const std::function<void(const std::string&)>& explain) {
+                              const std::function<void(const train::OomReport&)>& explain) {
   std::vector<std::string> devices{machine.own.str()};
   for (const train::Elsewhere& other : machine.others(config)) devices.push_back(other.device);
   const auto tell = [&](train::Event event) {
@@ -64,9 +64,9 @@ TrainingJob job_where_it_fits(TrainingMachine& machine, const config::Resolved& 
     const oom::Judgement judgement = libtorch::judge(failure);
     if (!oom::is_out_of_memory(judgement)) std::rethrow_exception(failure);
     if (i + 1 == devices.size()) {
-      explain(to_string(train::oom_report({.device = machine.own,
-                                           .failure = train::failure_from(judgement, machine.own),
-                                           .in_a_step = false})));
+      explain(train::oom_report({.device = machine.own,
+                                 .failure = train::failure_from(judgement, machine.own),
+                                 .in_a_step = false}));
       fits_nowhere(machine.own, judgement);
     }
     view.say("the model does not fit on " + machine.own.str() + "; trying " + devices[i + 1]);

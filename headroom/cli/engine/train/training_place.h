@@ -9,6 +9,7 @@
 #include "headroom/cli/engine/train/training_machine.h"
 #include "headroom/cli/engine/train/training_view.h"
 #include "headroom/train/event.h"
+#include "headroom/train/oom_report.h"
 
 namespace headroom::cli {
 
@@ -16,10 +17,9 @@ namespace headroom::cli {
 // the other devices that the settings allow, each of which becomes `machine.own`. What happened is
 // shown, and added to `events`. If it fits nowhere, `explain` gets a report of what held the
 // memory, and OutOfMemoryError is thrown. `reads_weights` as in job_on().
-[[nodiscard]] TrainingJob job_where_it_fits(TrainingMachine& machine,
-                                            const config::Resolved& config, std::int64_t outputs,
-                                            bool reads_weights, TrainingView& view,
-                                            std::vector<train::Event>& events,
-                                            const std::function<void(const std::string&)>& explain);
+[[nodiscard]] TrainingJob job_where_it_fits(
+    TrainingMachine& machine, const config::Resolved& config, std::int64_t outputs,
+    bool reads_weights, TrainingView& view, std::vector<train::Event>& events,
+    const std::function<void(const train::OomReport&)>& explain);
 
 }  // namespace headroom::cli

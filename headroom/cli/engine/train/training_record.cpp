@@ -16,6 +16,7 @@
 #include "headroom/trace/file_writer.h"
 #include "headroom/trace/memory_reader.h"
 #include "headroom/trace/page.h"
+#include "headroom/trace/timeline.h"
 
 namespace headroom::cli {
 namespace {
@@ -32,6 +33,23 @@ Facts facts_of(const config::Resolved& config) {
       facts.emplace_back(entry.key, *entry.value);
   }
   return facts;
+}
+
+// "h.0.attn" of "h.0.attn.weight"
+std::string module_of(const std::string& parameter) {
+  const std::size_t dot = parameter.rfind('.');
+  return dot == std::string::npos ? "" : parameter.substr(0, dot);
+}
+
+// The categories that the lives of all other tensors show.
+void categorise_by_life(std::vector<trace::Event>& events, const trace::Names& names,
+                        const trace::About& about) {
+  const trace::Timeline timeline = timeline_of(*trace::read_events(events, names, about));
+  for (const trace::TensorLife& tensor : timeline.tensors) {
+    trace::Event& made = events[timeline.event_numbers[tensor.born]];
+    if (made.kind == trace::Kind::alloc && made.category == trace::Category::unknown)
+      made.category = timeline.origins[tensor.origin].category;
+  }
 }
 
 }  // namespace
@@ -83,22 +101,32 @@ void TrainingRecord::hear(const train::Event& event) const {
 void TrainingRecord::know(const TrainingJob& job) {
   using trace::Category;
   const torch::nn::Module& module = job.model->module();
-  for (const at::Tensor& parameter : module.parameters()) know(parameter, Category::parameter);
-  for (const at::Tensor& buffer : module.buffers()) know(buffer, Category::buffer);
+  std::unordered_map<const void*, std::string> modules;  // of each parameter
+  for (const auto& parameter : module.named_parameters()) {
+    const std::string name = module_of(parameter.key());
+    modules[parameter.value().unsafeGetTensorImpl()] = name;
+    know(parameter.value(), Category::parameter, name);
+  }
+  for (const auto& buffer : module.named_buffers())
+    know(buffer.value(), Category::buffer, module_of(buffer.key()));
   const std::vector<at::Tensor>& trained = job.optimizer->parameters();
   for (std::size_t i = 0; i < trained.size(); ++i) {
-    know(trained[i].grad(), Category::gradient);
-    for (const auto& [name, tensor] : job.optimizer->state(i)) know(tensor, Category::optimizer);
+    const std::string name = modules[trained[i].unsafeGetTensorImpl()];
+    know(trained[i].grad(), Category::gradient, name);
+    for (const auto& [state, tensor] : job.optimizer->state(i))
+      know(tensor, Category::optimizer, name);
   }
 }
 
-void TrainingRecord::know(const at::Tensor& tensor, trace::Category category) {
+void TrainingRecord::know(const at::Tensor& tensor, trace::Category category,
+                          const std::string& module) {
   if (!tensor.defined()) return;
   const auto simulated = sim::address_of(tensor);
-  known_[simulated.value_or(reinterpret_cast<std::uint64_t>(tensor.storage().data()))] = category;
+  known_[simulated.value_or(reinterpret_cast<std::uint64_t>(tensor.storage().data()))] = {category,
+                                                                                          module};
 }
 
-std::vector<trace::Event> TrainingRecord::events() const {
+std::vector<trace::Event> TrainingRecord::events(trace::Names& names) const {
   std::vector<trace::Event> all;
   std::unordered_map<std::uint64_t, std::size_t> live;  // by address: the event that allocated
   for (std::uint64_t i = recorder_->dropped(); i < recorder_->recorded(); ++i) {
@@ -107,9 +135,12 @@ std::vector<trace::Event> TrainingRecord::events() const {
     if (event.kind == trace::Kind::free_requested) live.erase(event.address);
     all.push_back(event);
   }
-  for (const auto& [address, category] : known_)
-    if (const auto found = live.find(address); found != live.end())
-      all[found->second].category = category;
+  for (const auto& [address, known] : known_)
+    if (const auto found = live.find(address); found != live.end()) {
+      all[found->second].category = known.category;
+      if (!known.module.empty()) all[found->second].module = names.number(known.module);
+    }
+  categorise_by_life(all, names, about_);
   return all;
 }
 
@@ -124,10 +155,11 @@ void TrainingRecord::write(const std::vector<std::string>& notes, bool survived)
   if (!history_) return;
   history_.reset();
   if (device_.is_cuda()) about_.capacity = memory::get_gpu_memory_stats(device_).total;
-  const std::vector<trace::Event> all = events();
-  const auto read = [&] { return trace::read_events(all, recorder_->names(), about_); };
+  trace::Names names = recorder_->names();
+  const std::vector<trace::Event> all = events(names);
+  const auto read = [&] { return trace::read_events(all, names, about_); };
   if (!trace_.empty()) {
-    trace::TraceWriter writer(trace_, about_, recorder_->names());
+    trace::TraceWriter writer(trace_, about_, names);
     for (const trace::Event& event : all) writer.append(event);
     writer.close();
   }

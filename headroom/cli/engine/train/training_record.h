@@ -29,7 +29,7 @@ class TrainingRecord {
   void hear(const train::Event& event) const;
   [[nodiscard]] bool disturbs() const { return injection_ != nullptr; }
   // Notes which of the tensors that live now are parameters, buffers, gradients and optimizer
-  // states; before write().
+  // states, and of which modules; before write().
   void know(const TrainingJob& job);
   // Writes the files that were asked for; `notes` are sentences for the page, which says of refused
   // requests that the run `survived` them. Once; later calls do nothing. Throws WriteError.
@@ -42,15 +42,19 @@ class TrainingRecord {
   std::string trace_, snapshot_, html_, title_;
   trace::About about_;
   sim::Lift lift_;
-  std::unordered_map<std::uint64_t, trace::Category> known_;  // by address
+  struct Known {
+    trace::Category category = trace::Category::unknown;
+    std::string module;
+  };
+  std::unordered_map<std::uint64_t, Known> known_;  // by address
   std::unique_ptr<trace::Recorder> recorder_;
   std::unique_ptr<memory::History> history_;
   std::vector<std::pair<std::string, sim::Happened>> injected_;
   std::unique_ptr<sim::InjectionScope> injection_;
 
-  void know(const at::Tensor& tensor, trace::Category category);
-  // What was recorded, with the categories that are known.
-  [[nodiscard]] std::vector<trace::Event> events() const;
+  void know(const at::Tensor& tensor, trace::Category category, const std::string& module);
+  // What was recorded, with the categories and modules that are known.
+  [[nodiscard]] std::vector<trace::Event> events(trace::Names& names) const;
 };
 
 }  // namespace headroom::cli

@@ -31,8 +31,11 @@ void TrainingView::show(const train::Progress& progress, std::optional<Bytes> pe
                            number("%.4f", progress.loss);
   const std::string rate = "  " + number("%.1f", progress.rows_per_s) + " rows/s";
   const std::string memory = peak ? "  peak " + to_string(*peak) : "";
-  const std::string left = "  " + duration_text(Seconds(progress.seconds_left)) + " left";
   const bool is_last = progress.step == progress.steps;
+  constexpr int kWarmUp = 3;  // steps that are slower than the others
+  const std::string left = ++shown_ <= kWarmUp || is_last
+                               ? ""
+                               : "  " + duration_text(Seconds(progress.seconds_left)) + " left";
   const Terminal terminal = standard_error();
   if (!terminal.is_terminal) return line_.show(step + rate + memory + left, is_last);
   // What the terminal has no room for: first the bar's length, then memory, then the rate.

@@ -22,6 +22,7 @@ class TrainingView {
 
  private:
   ProgressLine line_{10};
+  int shown_ = 0;  // steps
 };
 
 }  // namespace headroom::cli
