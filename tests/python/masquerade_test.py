@@ -210,7 +210,7 @@ class Packages(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
-        for name in ("bitsandbytes", "xformers", "flash_attn", "of_a_user"):
+        for name in ("bitsandbytes", "xformers", "flash_attn", "apex", "deepspeed", "of_a_user"):
             (pathlib.Path(folder.name) / name).mkdir()
             (pathlib.Path(folder.name) / name / "__init__.py").write_text("raise SystemExit('a driver')")
         sys.path.insert(0, folder.name)
@@ -218,13 +218,42 @@ class Packages(unittest.TestCase):
         self.cards = headroom.as_cuda(SPEC)
         self.addCleanup(self.cards.end)
 
-    def test_they_are_refused_by_name_and_seem_not_to_be_there(self):
-        for name in ("bitsandbytes", "xformers"):
-            self.assertIsNone(importlib.util.find_spec(name))
-            with self.assertRaisesRegex(ImportError, rf"{name} has kernels of its own for CUDA.*; try "):
-                importlib.import_module(name)
+    def test_they_are_imported_and_refuse_on_use(self):
+        """TRL's GRPO trainer imports bitsandbytes at its top, and a script that used none of it was refused."""
+        for name in ("xformers", "apex", "deepspeed"):
+            self.assertIsNone(importlib.util.find_spec(name), "a program that looks has a way without it")
+        self.assertIsNotNone(importlib.util.find_spec("bitsandbytes"))
+        import bitsandbytes as bnb  # type: ignore[import-not-found]
+        import deepspeed  # type: ignore[import-not-found]
+        from apex.parallel import DistributedDataParallel  # type: ignore[import-not-found]
+        from bitsandbytes.nn import Linear4bit
+
+        class Own(DistributedDataParallel):
+            pass
+        self.assertNotIsInstance(nn.Linear(2, 2), (Linear4bit, bnb.nn.Linear8bitLt))
+        for made in (lambda: Linear4bit(8, 8), lambda: bnb.functional.quantize_4bit(torch.ones(8)), Own,
+                     deepspeed.initialize, deepspeed.zero.Init):
+            with self.assertRaisesRegex(headroom.UnavailableError, "has kernels of its own for CUDA.*; try "):
+                made()
+        with self.assertRaises(ModuleNotFoundError):
+            importlib.import_module("transformer_engine")
         with self.assertRaisesRegex(SystemExit, "a driver"):
             importlib.import_module("of_a_user")
+
+    def test_what_torch_has_stands_in(self):
+        import apex
+        import bitsandbytes as bnb
+        from xformers.ops import memory_efficient_attention  # type: ignore[import-not-found]
+        net = nn.Sequential(nn.Linear(512, 512), apex.normalization.FusedRMSNorm(512)).cuda()
+        q = net(torch.randn(2, 128, 512, device="cuda")).view(2, 128, 8, 64)
+        memory_efficient_attention(q, q, q).sum().backward()
+        for make in (bnb.optim.AdamW8bit, lambda given: bnb.optim.AdamW(given, optim_bits=8)):
+            optimizer = make(net.parameters())
+            before = torch.cuda.memory_allocated()
+            optimizer.step()
+            # Two bytes an element, two floats a block of 256, two tables; four small parameters' floats.
+            self.assertEqual(torch.cuda.memory_allocated() - before,
+                             2 * 512**2 + 2 * 4 * 512**2 // 256 + 2 * 1024 + 4 * 2048)
 
     def test_flash_attention_has_a_stand_in(self):
         from flash_attn import flash_attn_func  # type: ignore[import-not-found]
@@ -239,8 +268,9 @@ class Packages(unittest.TestCase):
         out.sum().backward()
         rows, *_ = unpad_input(torch.randn(2, 8, 4, device="cuda"), torch.ones(2, 8, device="cuda").long())
         self.assertEqual(rows.shape, (16, 4))
-        with self.assertRaisesRegex(ImportError, "flash_attn.ops has kernels"):
-            importlib.import_module("flash_attn.ops")
+        from flash_attn.ops.rms_norm import rms_norm  # type: ignore[import-not-found]
+        with self.assertRaisesRegex(headroom.UnavailableError, "flash_attn.ops.rms_norm.rms_norm has kernels"):
+            rms_norm(q, q, 1e-5)
 
     def test_afterwards_they_are_what_they_are(self):
         self.cards.end()

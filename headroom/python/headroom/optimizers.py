@@ -8,6 +8,7 @@ from typing import Any, Callable, Iterable, Optional, Union
 import torch
 from torch import nn
 
+from headroom.eight_bit import AdamW8bit
 from headroom.errors import UsageError
 
 MakeOptimizer = Callable[[Iterable[nn.Parameter]], Any]
@@ -28,36 +29,6 @@ class NoOptimizer:
 
     def step(self) -> None:
         """Does nothing."""
-
-
-class AdamW8bit(torch.optim.Optimizer):
-    """The memory of bitsandbytes.optim.AdamW8bit: two moments of one byte an element, with a float for
-    each block of 256 elements; parameters of less than 4096 elements have moments of floats. One kernel
-    steps in place."""
-    BLOCK, LEAST = 256, 4096
-
-    def __init__(self, params: Iterable[nn.Parameter], lr: float = 1e-3) -> None:
-        super().__init__(params, {"lr": lr})
-
-    def _state_of(self, parameter: nn.Parameter) -> dict[str, torch.Tensor]:
-        if parameter.numel() < self.LEAST:
-            return {name: torch.zeros_like(parameter, dtype=torch.float32)
-                    for name in ("state1", "state2")}
-        blocks = -(-parameter.numel() // self.BLOCK)
-        made: dict[str, torch.Tensor] = {}
-        for name in ("1", "2"):
-            made["state" + name] = torch.zeros_like(parameter, dtype=torch.uint8)
-            made["absmax" + name] = torch.zeros(blocks, dtype=torch.float32, device=parameter.device)
-        return made
-
-    @torch.no_grad()
-    def step(self) -> None:  # type: ignore[override]
-        for group in self.param_groups:
-            for one in group["params"]:
-                if one.grad is not None:
-                    if not self.state[one]:
-                        self.state[one].update(self._state_of(one))
-                    one.add_(one.grad, alpha=-group["lr"])
 
 
 OPTIMIZERS: dict[str, MakeOptimizer] = {

@@ -1,7 +1,8 @@
 """Packages with kernels of their own for CUDA, which a simulated card cannot run.
 
-FlashAttention is stood in for by torch's own flash attention, which keeps and returns tensors of the same sizes.
-The others count as not installed where a program only looks for them, and refuse to be imported in a sentence."""
+Those that are installed can be imported, and what they have refuses on use, in a sentence. FlashAttention is stood
+in for by torch's own flash attention, which keeps and returns tensors of the same sizes; stand_ins.py has a few
+others. Where a program only looks for a package, most count as not installed: it has a way without them."""
 from __future__ import annotations
 
 import importlib.abc
@@ -15,18 +16,21 @@ import torch
 from torch.utils import _pytree as pytree
 
 from headroom.errors import UnavailableError
-from headroom.masquerade import flash_attention
+from headroom.masquerade import flash_attention, refusing, stand_ins
 from headroom.masquerade.patches import Patches
 
 REFUSED = {
     "apex": "torch.amp, torch.optim and torch.nn have its parts",
-    "bitsandbytes": "headroom estimate --optimizer adamw8bit for its optimizers, or the script without it",
+    "bitsandbytes": "headroom estimate for weights of 4 or 8 bits, AdamW8bit among its optimizers",
     "deepspeed": "headroom estimate --zero for its stages, or FSDP",
+    "flash_attn": "attn_implementation=\"sdpa\"",
     "flash_attn_3": "attn_implementation=\"sdpa\"",
     "flash_attn_interface": "attn_implementation=\"sdpa\"",
     "transformer_engine": "the script in bfloat16",
     "xformers": "torch.nn.functional.scaled_dot_product_attention",
 }
+
+FOUND = ("bitsandbytes", "flash_attn")  # also where a program looks
 
 _said: set[str] = set()
 
@@ -95,23 +99,15 @@ class _StandIns(importlib.abc.MetaPathFinder):
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
         package = name.partition(".")[0]
-        if package not in REFUSED and package != "flash_attn":
+        if package not in REFUSED or importlib.machinery.PathFinder.find_spec(package) is None:
             return None
-        if importlib.machinery.PathFinder.find_spec(package) is None:
-            return None
-        if package == "flash_attn":
-            if name not in flash_attention.MODULES:
-                return None if name == package else self._refused(name, "attn_implementation=\"sdpa\"")
-            run, is_package = flash_attention.fill, name == package
-            return importlib.machinery.ModuleSpec(name, _Loader(run), is_package=is_package)
-        return self._refused(name, REFUSED[package])
 
-    @staticmethod
-    def _refused(name: str, to_try: str) -> importlib.machinery.ModuleSpec:
-        def refuse(module: types.ModuleType) -> None:
-            raise ImportError(f"[as_cuda] {name} has kernels of its own for CUDA, which a simulated card cannot "
-                              f"run; try {to_try}", name=name)
-        return importlib.machinery.ModuleSpec(name, _Loader(refuse))
+        def fill(module: types.ModuleType) -> None:
+            refusing.fill(module, REFUSED[package], stand_ins.KNOWN)
+            if name in flash_attention.MODULES:
+                flash_attention.fill(module)
+
+        return importlib.machinery.ModuleSpec(name, _Loader(fill), is_package=True)
 
 
 def install(patches: Patches) -> None:
@@ -123,7 +119,9 @@ def install(patches: Patches) -> None:
     find = importlib.util.find_spec
 
     def find_spec(name: str, package: Optional[str] = None) -> Any:
-        return None if name in REFUSED and name not in sys.modules else find(name, package)
+        looked_for = name.partition(".")[0]
+        hidden = looked_for in REFUSED and looked_for not in FOUND and looked_for not in sys.modules
+        return None if hidden else find(name, package)
 
     patches.set(importlib.util, "find_spec", find_spec)
     after_import("torchvision", _in_float32)
@@ -132,10 +130,19 @@ def install(patches: Patches) -> None:
     patches.wrap(torch.profiler.profiler._KinetoProfile, "__init__", _of_the_cpu_alone)
     after_import("triton.runtime.jit", lambda module: None if patches.undone else
                  patches.set(module.JITFunction, "run", _refuse_kernel))
+    after_import("triton.runtime.autotuner", lambda module: None if patches.undone else
+                 patches.set(module.Autotuner, "run", _refuse_kernel))
+    after_import("kernels", lambda module: None if patches.undone else _refuse_kernels_of_the_hub(patches, module))
+
+
+def _refuse_kernels_of_the_hub(patches: Patches, kernels: Any) -> None:
+    for name in ("get_kernel", "get_local_kernel", "get_locked_kernel", "load_kernel"):
+        if hasattr(kernels, name):
+            patches.set(kernels, name, refusing.refused(f"kernels.{name}", "the same in operators of torch"))
 
 
 def _refuse_kernel(self: Any, *arguments: Any, **more: Any) -> Any:
-    name = getattr(self, "__name__", "a kernel")
+    name = getattr(self, "__name__", None) or getattr(getattr(self, "base_fn", None), "__name__", "a kernel")
     raise UnavailableError(f"[as_cuda] the Triton kernel '{name}' cannot run on a simulated card; try the same in "
                            "operators of torch")
 
