@@ -19,9 +19,9 @@ using namespace headroom::literals;
 // The place that errors name: simulate(), dry_run(), --gpus and others all parse a spec.
 constexpr std::string_view kSim = "sim";
 
-[[noreturn]] void refuse(std::string_view what) {
+[[noreturn]] void refuse(std::string_view what, const std::string& to_try = "sim:24GiB") {
   throw UsageError(expectation(kSim, "simulated cards such as 24GiB, 2xRTX4090 or 1x24GiB,1x80GiB",
-                               what, "sim:24GiB"));
+                               what, to_try));
 }
 
 SimulatedCard parse_card(std::string_view text) {
@@ -34,7 +34,6 @@ SimulatedCard parse_card(std::string_view text) {
             .profile = known.profile};
   }
   const Bytes total = parse_bytes(text);
-  if (total < 1_MiB) refuse(text);
   return {.name = "Simulated GPU " + headroom::to_string(total),
           .total = total,
           .reserved = {},
@@ -173,6 +172,10 @@ SimulatedBox parse_simulated(std::string_view spec) {
     const auto [count, what] = split_count(trim(part));
     if (count < 1 || what.empty()) refuse(spec);
     const SimulatedCard card = parse_card(what);
+    if (card.total < 1_MiB)  // "1x4" forgets the unit
+      refuse(part, to_integer(what)
+                       ? "sim:" + std::to_string(count) + "x" + std::string(what) + "GiB"
+                       : "sim:24GiB");
     if (count > kMostSimulatedCards ||
         box.cards.size() + static_cast<std::size_t>(count) > kMostSimulatedCards)
       throw UsageError(expectation(

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "headroom/allocator/caching_allocator.h"
 #include "headroom/base/error.h"
 #include "headroom/base/file.h"
 #include "headroom/base/process.h"
@@ -95,6 +96,20 @@ std::vector<std::string> environment_for(const RehearsalOrders& orders, const fs
   return all;
 }
 
+constexpr const char* kOutput = "output";  // of the script, where it is hidden
+
+std::vector<std::string> command_for(const RehearsalOrders& orders, const fs::path& folder) {
+  if (!orders.hides_output) return orders.command;
+  std::vector<std::string> command{"sh", "-c", "exec \"$@\" >\"$0\" 2>&1", folder / kOutput};
+  command.insert(command.end(), orders.command.begin(), orders.command.end());
+  return command;
+}
+
+std::string end_of(const std::string& text) {
+  constexpr std::size_t kMost = 4096;
+  return text.size() <= kMost ? text : text.substr(text.find('\n', text.size() - kMost) + 1);
+}
+
 void append(std::vector<std::string>& list, const Json& more) {
   for (const Json& one : more) {
     const auto text = one.get<std::string>();
@@ -119,6 +134,7 @@ void add(Rehearsal& rehearsal, const Json& process) {
     rehearsal.trainable_parameters = process.at("trainable_parameters").get<long long>();
   }
   rehearsal.steps = std::max(rehearsal.steps, process.at("steps").get<int>());
+  rehearsal.change_was_made |= process.at("change_made").get<bool>();
   rehearsal.ooms_met += process.at("ooms_met").get<int>();
   rehearsal.ran_out_of_memory |= process.at("out_of_memory").get<bool>();
   append(rehearsal.not_written, process.at("not_written"));
@@ -147,6 +163,7 @@ bool is_placeholder(const fs::path& path) {
 // What the processes made, by their log.
 struct Created {
   std::set<fs::path> files;
+  std::set<fs::path> links;                    // new names of files that were there
   std::set<fs::path, std::greater<>> folders;  // the innermost first
 };
 
@@ -158,7 +175,12 @@ Created created_in(const fs::path& folder) {
     const fs::path path = line.substr(std::min<std::size_t>(2, line.size()));
     if (path.native().starts_with(folder.native())) continue;
     const fs::file_status found = fs::symlink_status(path, error);
-    if (fs::is_regular_file(found)) created.files.insert(path);
+    created.links.erase(path);
+    created.files.erase(path);
+    if (line.starts_with("l "))
+      created.links.insert(path);
+    else if (fs::is_regular_file(found))
+      created.files.insert(path);
     if (fs::is_directory(found)) created.folders.insert(path);
   }
   return created;
@@ -172,6 +194,10 @@ std::string shown(const fs::path& path) {
 // Removes checkpoints without data, and the new folders that have one.
 void clean_up(Rehearsal& rehearsal, const fs::path& folder) {
   Created created = created_in(folder);
+  for (const fs::path& link : created.links) {
+    std::error_code ignored;
+    fs::remove(link, ignored);
+  }
   std::set<fs::path> of_checkpoints;
   const auto remove = [&](const fs::path& path) {
     std::error_code ignored;
@@ -260,10 +286,19 @@ Bytes Rehearsal::needs(int index) const {
   return most;
 }
 
+RehearsalOrders without_limit(RehearsalOrders orders) {
+  orders.limits = orders.cards;
+  for (gpu::SimulatedCard& card : orders.cards) {
+    card.total = allocator::kUnlimited;
+    card.reserved = {};
+  }
+  return orders;
+}
+
 Rehearsal rehearse(const RehearsalOrders& orders) {
   const off_t input = ::lseek(STDIN_FILENO, 0, SEEK_CUR);
   const Folder folder;
-  job::Job job({.command = orders.command,
+  job::Job job({.command = command_for(orders, folder.path()),
                 .environment = environment_for(orders, folder.path()),
                 .output_to_error = orders.output_to_error});
   EndOfWaiting waiting(folder.path());
@@ -275,6 +310,8 @@ Rehearsal rehearse(const RehearsalOrders& orders) {
   for (const fs::path& file : files(folder.path(), ".json"))
     add(rehearsal, parse_json(read_file(file).value_or(""), "the report of a rehearsal"));
   clean_up(rehearsal, folder.path());
+  if (orders.hides_output)
+    rehearsal.hidden_output = end_of(read_file(folder.path() / kOutput).value_or(""));
   if (const auto traces = files(folder.path(), ".trace"); !traces.empty())
     export_events(orders, traces.front());
   return rehearsal;

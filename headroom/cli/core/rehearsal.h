@@ -27,29 +27,9 @@ struct RehearsalOrders {
   bool keep_writes = false;
   // Files for the events of the first card that was used; `html`: a page of them.
   std::string trace = {}, snapshot = {}, html = {};
-  std::string change = {};  // one of kTriedChanges; empty: none
+  std::string change = {};  // one of kTriedChanges (rehearsal_advice.h); empty: none
   bool output_to_error = false;
-};
-
-// What can be switched on from outside a script.
-struct TriedChange {
-  const char* name;
-  const char* how;  // the user does it
-};
-inline constexpr TriedChange kTriedChanges[] = {
-    {"checkpointing",
-     "checkpoint the model's blocks: model.gradient_checkpointing_enable(), or "
-     "torch.utils.checkpoint"},
-    {"bf16-autocast", "forward in torch.autocast(\"cuda\", torch.bfloat16)"},
-    {"fused-optimizer", "the optimizer with fused=True"},
-};
-// One of them, rehearsed.
-struct TriedAdvice {
-  TriedChange change;
-  Bytes needs, saves;  // of the process; saves may be negative
-  bool fits = false;
-
-  [[nodiscard]] bool helps() const { return saves.count > 0; }
+  bool hides_output = false;  // the script's; Rehearsal::hidden_output has its end
 };
 
 // One card of one process.
@@ -69,6 +49,7 @@ struct Rehearsal {
   std::vector<RehearsedCard> cards;  // of all processes that used cards; empty: none did
   long long parameters = 0, trainable_parameters = 0;
   bool was_ended = false;          // after the last step, as it waited for a process that is done
+  bool change_was_made = false;    // RehearsalOrders::change, in one of its processes
   int steps = 0;                   // that ended
   int ooms_met = 0;                // as the script saw them
   bool ran_out_of_memory = false;  // and the script ended by it
@@ -78,12 +59,16 @@ struct Rehearsal {
   std::vector<std::string> notes;              // sentences
   std::vector<trace::Assumption> assumptions;  // of all cards
   std::vector<NeedByShare> by_share;           // where more than one share was rehearsed
+  std::string hidden_output;                   // the end of it
 
   // True if the script ended by itself, or after the last step.
   [[nodiscard]] bool is_whole() const { return end.started && (end.exit_code == 0 || was_ended); }
   // What the processes that were on a card at one time need, at most.
   [[nodiscard]] Bytes needs(int index) const;
 };
+
+// The same on cards without a limit, to know the need of what does not fit.
+[[nodiscard]] RehearsalOrders without_limit(RehearsalOrders orders);
 
 // Throws UnavailableError if this headroom has no Python package, and WriteError.
 [[nodiscard]] Rehearsal rehearse(const RehearsalOrders& orders);

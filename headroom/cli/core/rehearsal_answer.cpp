@@ -26,6 +26,12 @@ std::map<int, trace::Peak> largest_processes(const Rehearsal& rehearsal) {
   return largest;
 }
 
+// The step that began with the last one's end is none, if the script ended well.
+bool lies_after_the_steps(const Rehearsal& rehearsal, const trace::Report& report) {
+  return rehearsal.is_whole() && rehearsal.steps > 0 &&
+         static_cast<int>(report.peak.step) > rehearsal.steps;
+}
+
 }  // namespace
 
 const RehearsedCard& tightest(const Rehearsal& rehearsal,
@@ -50,7 +56,13 @@ void add_notes(Rehearsal& rehearsal, const std::vector<gpu::SimulatedCard>& card
     if (rehearsal.needs(index) > process.process)
       rehearsal.notes.push_back(fmt::format("several processes share GPU {}, and need {} together",
                                             index, to_string(rehearsal.needs(index))));
-  const std::vector<trace::StepPeak>& steps = tightest(rehearsal, cards).report.per_step;
+  const RehearsedCard& on = tightest(rehearsal, cards);
+  if (lies_after_the_steps(rehearsal, on.report))
+    rehearsal.notes.emplace_back("the peak is in what the script did after its last step");
+  std::vector<trace::StepPeak> steps = on.report.per_step;
+  std::erase_if(steps, [&](const trace::StepPeak& one) {
+    return static_cast<int>(one.step) > rehearsal.steps;
+  });
   if (rehearsal.steps < 3 || steps.size() < 2) return;
   const Bytes last = steps.back().allocated, before = steps[steps.size() - 2].allocated;
   if (static_cast<double>(last.count) > 1.01 * static_cast<double>(before.count))
@@ -67,6 +79,7 @@ Answer answer_of(const RehearsalOrders& orders, const Rehearsal& rehearsal, bool
   answer.parameters = rehearsal.parameters;
   answer.trainable_parameters = rehearsal.trainable_parameters;
   answer.report = tightest(rehearsal, orders.cards).report;
+  if (lies_after_the_steps(rehearsal, answer.report)) answer.report.peak.step = 0;
   for (const auto& [index, process] : largest_processes(rehearsal)) {
     const gpu::SimulatedCard& card = orders.cards[static_cast<std::size_t>(index)];
     trace::Peak peak = process;

@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "headroom/allocator/caching_allocator.h"
 #include "headroom/base/error.h"
 #include "headroom/base/text.h"
 #include "headroom/cli/core/answer.h"
@@ -15,6 +14,7 @@
 #include "headroom/cli/core/output_files.h"
 #include "headroom/cli/core/registry.h"
 #include "headroom/cli/core/rehearsal.h"
+#include "headroom/cli/core/rehearsal_advice.h"
 #include "headroom/cli/core/rehearsal_answer.h"
 #include "headroom/cli/core/rehearsal_fit.h"
 #include "headroom/cli/core/view/rehearsal_view.h"
@@ -61,8 +61,11 @@ RehearsalOrders orders_from(const RehearseOptions& options) {
     throw UsageError(
         expectation("--keep-writes", "--mode compute, in which tensors have values", options.mode));
   if (options.fit != !options.maps.empty())
-    throw UsageError(expectation("rehearse", "--fit and --map together", "one of them",
-                                 "--fit --map \"--batch-size=batch\""));
+    throw UsageError(
+        options.fit ? expectation("--fit", "--map beside it, which says where the batch is set",
+                                  "none", "--fit --map \"--batch-size=batch\"")
+                    : expectation("--map", "--fit beside it, which searches for the batch", "none",
+                                  "--fit --map \"" + options.maps.front() + "\""));
   if (options.assume_true.size() > 1 && options.mode == "compute")
     throw UsageError(expectation("--assume-true",
                                  "one share beside --mode compute, which knows all values", "two"));
@@ -85,19 +88,6 @@ RehearsalOrders orders_from(const RehearseOptions& options) {
           .snapshot = options.snapshot,
           .html = options.html,
           .output_to_error = options.json};
-}
-
-Json to_json(const std::optional<std::vector<TriedAdvice>>& advice) {
-  Json list = Json::array();
-  for (const TriedAdvice& one : advice.value_or(std::vector<TriedAdvice>{}))
-    if (one.helps())
-      list.push_back({{"change", one.change.name},
-                      {"how", one.change.how},
-                      {"peak_process_bytes", one.needs.count},
-                      {"saves_process_bytes", one.saves.count},
-                      {"fits", one.fits},
-                      {"method", "rehearsal"}});
-  return list;
 }
 
 Json document(const Answer& answer, const Rehearsal& rehearsal,
@@ -131,7 +121,7 @@ Json document(const Answer& answer, const Rehearsal& rehearsal,
     json["cards"].push_back(
         {{"rank", one.rank}, {"index", one.index}, {"peak", trace::to_json(one.report.peak)}});
   json["notes"] = rehearsal.notes;
-  json["advice"] = to_json(advice);
+  json.update(to_json(advice.value_or(std::vector<TriedAdvice>{})));
   json["script_exit_code"] = rehearsal.end.exit_code;
   json["exit_code"] = code;
   return json;
@@ -146,6 +136,7 @@ ExitCode code_of_failure(const Rehearsal& rehearsal) {
 ExitCode tell_nothing_ran(const RehearsalOrders& orders, const Rehearsal& rehearsal) {
   const std::string& program = orders.command.front();
   if (!rehearsal.end.started) return complain(program + ": " + rehearsal.end.not_started, kFailed);
+  print_error(files_text(rehearsal, standard_error()));
   if (rehearsal.end.exit_code == kUnavailable) return kUnavailable;  // it said why
   if (!rehearsal.is_whole())
     return complain("the script ended with " + std::to_string(rehearsal.end.exit_code) +
@@ -158,38 +149,9 @@ ExitCode tell_nothing_ran(const RehearsalOrders& orders, const Rehearsal& rehear
 }
 
 // What it would take, where the script ran out of memory.
-Rehearsal without_limit(RehearsalOrders orders) {
-  orders.limits = orders.cards;
-  for (gpu::SimulatedCard& card : orders.cards) {
-    card.total = allocator::kUnlimited;
-    card.reserved = {};
-  }
+Rehearsal rehearse_without_limit(const RehearsalOrders& orders) {
   print_error("headroom rehearse: out of memory; once more without a limit, for the figures\n");
-  return rehearse(orders);
-}
-
-// Rehearses each change once more, without a limit; the largest saving first.
-std::vector<TriedAdvice> advice_for(RehearsalOrders orders, const Answer& answer) {
-  const std::vector<gpu::SimulatedCard> cards = orders.cards;
-  for (gpu::SimulatedCard& card : orders.cards) {
-    card.total = allocator::kUnlimited;
-    card.reserved = {};
-  }
-  orders.trace = orders.snapshot = orders.html = "";
-  std::vector<TriedAdvice> advice;
-  for (const TriedChange& change : kTriedChanges) {
-    print_error(std::string("headroom rehearse: once more, ") + change.name + "\n");
-    orders.change = change.name;
-    const Rehearsal tried = rehearse(orders);
-    if (tried.cards.empty() || !tried.is_whole()) continue;
-    const RehearsedCard& on = tightest(tried, cards);
-    const Bytes needs = tried.needs(on.index);
-    advice.push_back({change, needs, answer.tightest()->peak.process - needs,
-                      needs <= usable(cards[static_cast<std::size_t>(on.index)])});
-  }
-  std::sort(advice.begin(), advice.end(),
-            [](const auto& one, const auto& other) { return one.needs < other.needs; });
-  return advice;
+  return rehearse(without_limit(orders));
 }
 
 // ---- The largest batch ----
@@ -204,13 +166,15 @@ RehearsedBatch rehearsed(RehearsalOrders orders, const edit::Knobs& knobs, long 
                                  changed.files.begin()->first.string()));
   orders.command = changed.command;
   orders.environment = changed.environment;
+  orders.hides_output = true;
   print_error("headroom rehearse: a batch of " + std::to_string(batch) + "\n");
   Rehearsal rehearsal = rehearse(orders);
   const bool did_fit = rehearsal.is_whole() && fits(rehearsal, cards);
   if (rehearsal.ran_out_of_memory) {
-    Rehearsal whole = without_limit(orders);
+    Rehearsal whole = rehearse_without_limit(orders);
     if (!whole.cards.empty()) rehearsal = std::move(whole);
   } else if (!rehearsal.is_whole() || rehearsal.cards.empty()) {
+    print_error(rehearsal.hidden_output);
     throw UnavailableError("rehearse", "the script failed with a batch of " +
                                            std::to_string(batch) + "; its own words are above");
   }
@@ -234,6 +198,10 @@ Json document(const LargestBatch& found, const std::string& name, const gpu::Sim
           {"fits", found.batch.has_value()}};
 }
 
+std::string left_text(Bytes left) {
+  return left.count >= 0 ? to_string(left) + " to spare" : to_string(Bytes{0} - left) + " too much";
+}
+
 ExitCode run_fit(const RehearseOptions& options, const RehearsalOrders& orders) {
   const edit::Knobs knobs(options.maps, orders.command);
   const auto first = knobs.value(edit::Quantity::batch);
@@ -254,8 +222,9 @@ ExitCode run_fit(const RehearseOptions& options, const RehearsalOrders& orders) 
     text +=
         " on " + smallest->name + (found.is_proven || !found.batch ? "" : " (not proven)") + "\n";
     for (const RehearsedBatch& one : found.rehearsed)
-      text += fmt::format("  {:>8}  {:12}  needs {}\n", one.batch,
-                          one.fits ? "fits" : "does not fit", to_string(one.needs));
+      text += fmt::format("  {:>8}  {:12}  needs {}, {}\n", one.batch,
+                          one.fits ? "fits" : "does not fit", to_string(one.needs),
+                          left_text(usable(*smallest) - one.needs));
     print(text);
   }
   return found.batch ? kOk : kDoesNotFit;
@@ -265,7 +234,7 @@ ExitCode run_fit(const RehearseOptions& options, const RehearsalOrders& orders) 
 Rehearsal rehearse_whole(const RehearsalOrders& orders) {
   Rehearsal rehearsal = rehearse(orders);
   if (!rehearsal.ran_out_of_memory) return rehearsal;
-  Rehearsal whole = without_limit(orders);
+  Rehearsal whole = rehearse_without_limit(orders);
   if (whole.cards.empty() || !whole.is_whole()) {
     rehearsal.notes.emplace_back(
         "the run without a limit failed: the figures are those until memory ran out, not the need");
@@ -302,7 +271,7 @@ ExitCode run_rehearse(const RehearseOptions& options) {
   add_notes(rehearsal, orders.cards);
   const Answer answer = answer_of(orders, rehearsal, failed);
   std::optional<std::vector<TriedAdvice>> advice;
-  if (options.advice && !failed) advice = advice_for(orders, answer);
+  if (options.advice && !failed) advice = advice_for(orders, answer.tightest()->peak.process);
   const ExitCode code = failed                          ? code_of_failure(rehearsal)
                         : fits(rehearsal, orders.cards) ? kOk
                                                         : kDoesNotFit;
@@ -377,8 +346,10 @@ void add_rehearse(Registry& registry) {
                       "Write the events as a snapshot for pytorch.org/memory_viz");
   command->add_option("--html", options->html,
                       "Write a page that shows the memory over time, for a browser");
-  command->add_flag("--advice", options->advice,
-                    "Try what would help: checkpointing, bf16 autocast, a fused optimizer");
+  command->add_flag(
+      "--advice", options->advice,
+      "Try what would help: checkpointing, bf16 autocast, a fused or an 8-bit optimizer, "
+      "half the micro-batch");
   command->add_flag("--fit", options->fit,
                     "Find the largest batch that fits, by at most six rehearsals");
   command

@@ -27,7 +27,8 @@ constexpr double kSmall = 0.005;  // smaller shares of the whole count as "other
 std::string count_text(long long count) {
   const auto n = static_cast<double>(count);
   if (n >= 1e9) return fmt::format("{:.2f} B", n / 1e9);
-  return fmt::format("{:.1f} M", n / 1e6);
+  if (n >= 1e6) return fmt::format("{:.1f} M", n / 1e6);
+  return n >= 1e3 ? fmt::format("{:.1f} k", n / 1e3) : std::to_string(count);
 }
 
 // Defaults for keys that a config file leaves out; for a model by name they are not shown.
@@ -228,9 +229,12 @@ std::string verdict_text(const CardAnswer& card) {
 }
 
 std::string model_text(const Answer& answer, const Terminal& terminal) {
+  return terminal.paint(answer.model, Colour::bold) + ", " + parameters_text(answer);
+}
+
+std::string parameters_text(const Answer& answer) {
   const long long all = answer.parameters, trained = answer.trainable_parameters;
-  std::string text =
-      terminal.paint(answer.model, Colour::bold) + ", " + count_text(all) + " parameters";
+  std::string text = count_text(all) + " parameters";
   if (trained > 0 && trained < all)
     text += fmt::format(", {} of them trained ({:.2g} %)", count_text(trained),
                         100.0 * static_cast<double>(trained) / static_cast<double>(all));

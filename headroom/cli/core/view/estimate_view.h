@@ -16,6 +16,8 @@ namespace headroom::cli {
 // other cards; then the largest modules.
 [[nodiscard]] std::string model_text(const Answer& answer, const Terminal& terminal);
 [[nodiscard]] std::string card_text(const Answer& answer, const Terminal& terminal);
+// "3.2 M parameters, 65.8 k of them trained (2.1 %)" and the end of the line
+[[nodiscard]] std::string parameters_text(const Answer& answer);
 // One row for each kind of card; empty for one card.
 [[nodiscard]] std::string devices_text(const std::vector<CardAnswer>& cards,
                                        const Terminal& terminal);

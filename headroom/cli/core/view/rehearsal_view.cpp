@@ -14,9 +14,15 @@ namespace {
 constexpr std::size_t kShownLines = 6;
 constexpr std::size_t kShownNames = 4;
 
-// "step 1 3.01 GiB, step 2 3.14 GiB, step 3 3.14 GiB": later ones alike are one.
-std::string steps_text(const std::vector<trace::StepPeak>& steps) {
+// "step 1 3.01 GiB, steps 2-3 3.14 GiB, after them 12.0 MiB": later ones alike are one.
+// `ended`: the steps of a script that ended well; else 0.
+std::string steps_text(std::vector<trace::StepPeak> steps, int ended) {
   std::vector<std::string> parts;
+  std::string after;  // of a script that did something after its last step
+  if (ended > 0 && !steps.empty() && steps.back().step > static_cast<std::uint32_t>(ended)) {
+    after = "after them " + to_string(steps.back().allocated);
+    steps.pop_back();
+  }
   for (std::size_t i = 0; i < steps.size(); ++i) {
     std::size_t last = i;
     while (last + 1 < steps.size() && steps[last + 1].allocated == steps[i].allocated) ++last;
@@ -26,6 +32,7 @@ std::string steps_text(const std::vector<trace::StepPeak>& steps) {
     parts.push_back(name + " " + to_string(steps[i].allocated));
     i = last;
   }
+  if (!after.empty()) parts.push_back(after);
   return parts.empty() ? "" : "Peaks: " + join(parts, ", ");
 }
 
@@ -53,15 +60,37 @@ std::string names(const std::vector<std::string>& all) {
   return text;
 }
 
-// "assumed: topk: the places are spread evenly (96 times, model.py:31), ...": those most often.
-std::string assumptions_text(std::vector<trace::Assumption> all) {
-  std::stable_sort(all.begin(), all.end(),
-                   [](const auto& one, const auto& other) { return one.count > other.count; });
+// What was assumed in several places, or of several operators.
+struct AssumedAlike {
+  std::string what, most_often;  // "the places are spread evenly", "topk in model.py:31"
+  std::uint64_t count = 0, most = 0;
+};
+
+// "assumed, as values are unknown: the places are spread evenly (96 times, most often topk in
+// model.py:31)"
+std::string assumptions_text(const std::vector<trace::Assumption>& all) {
+  std::vector<AssumedAlike> kinds;
+  bool has_share = false;
+  for (const trace::Assumption& one : all) {
+    const auto colon = one.what.find(": ");
+    const std::string what = colon == std::string::npos ? one.what : one.what.substr(colon + 2);
+    has_share |= what.starts_with("a share of");
+    auto alike = std::find_if(kinds.begin(), kinds.end(),
+                              [&](const AssumedAlike& kind) { return kind.what == what; });
+    if (alike == kinds.end()) alike = kinds.insert(kinds.end(), {.what = what, .most_often = {}});
+    alike->count += one.count;
+    if (one.count <= alike->most) continue;
+    alike->most = one.count;
+    alike->most_often = one.what.substr(0, colon == std::string::npos ? 0 : colon) +
+                        (one.where.empty() ? "" : " in " + one.where);
+  }
   std::vector<std::string> shown;
-  for (const trace::Assumption& one : all)
-    shown.push_back(fmt::format("{} ({} times{}{})", one.what, one.count,
-                                one.where.empty() ? "" : ", ", one.where));
-  return "assumed, as values are unknown: " + names(shown);
+  for (const AssumedAlike& kind : kinds)
+    shown.push_back(fmt::format("{} ({}, {}{})", kind.what,
+                                counted(static_cast<long long>(kind.count), "time"),
+                                kind.most == kind.count ? "" : "most often ", kind.most_often));
+  return "assumed, as values are unknown: " + names(shown) +
+         (has_share ? "; --assume-true 0,1 tells how much such a share changes" : "");
 }
 
 // "... the process needs 1.20 GiB with a share of 0, 1.90 GiB with a share of 1"
@@ -80,42 +109,55 @@ std::string remarks(const Rehearsal& rehearsal, const Terminal& terminal) {
   if (rehearsal.ooms_met > 0 && !rehearsal.ran_out_of_memory)
     notes.push_back("the script met " + counted(rehearsal.ooms_met, "out-of-memory error") +
                     " and went on");
-  if (!rehearsal.not_written.empty())
-    notes.push_back("left as they are, or not written: " + names(rehearsal.not_written));
-  if (!rehearsal.written.empty()) notes.push_back("the script wrote " + names(rehearsal.written));
   if (!rehearsal.stood_in.empty()) notes.push_back("stood in for: " + names(rehearsal.stood_in));
   if (!rehearsal.assumptions.empty()) notes.push_back(assumptions_text(rehearsal.assumptions));
   if (!rehearsal.by_share.empty()) notes.push_back(shares_text(rehearsal.by_share));
-  return notes_text(notes, terminal);
+  return files_text(rehearsal, terminal) + notes_text(notes, terminal);
 }
 
 std::string tried_text(const std::vector<TriedAdvice>& advice, const Terminal& terminal) {
   std::string text;
-  std::vector<std::string> useless;
+  std::vector<std::string> useless, nothing_to_change;
   for (const TriedAdvice& one : advice) {
-    if (!one.helps()) {
+    if (!one.was_made) {
+      nothing_to_change.push_back(std::string(one.change.name) + " (needs " + one.change.needs +
+                                  ")");
+    } else if (!one.helps()) {
       useless.emplace_back(one.change.name);
-      continue;
+    } else {
+      if (text.empty()) text = "\nTried, with what the script would then need\n";
+      text += in_lines(one.change.how,
+                       fmt::format("  {:>11} ({} less{})  ", to_string(one.needs),
+                                   to_string(one.saves), one.fits ? ", fits" : ""),
+                       "    ", terminal);
     }
-    if (text.empty()) text = "\nTried, with what the script would then need\n";
-    text += in_lines(one.change.how,
-                     fmt::format("  {:>11} ({} less{})  ", to_string(one.needs),
-                                 to_string(one.saves), one.fits ? ", fits" : ""),
-                     "    ", terminal);
   }
   if (!useless.empty()) text += "\nTried, and saves nothing: " + join(useless, ", ") + "\n";
+  if (!nothing_to_change.empty())
+    text += "\n" + in_lines("Not tried: " + join(nothing_to_change, ", "), "", "  ", terminal);
   return text;
 }
 
 }  // namespace
 
+std::string files_text(const Rehearsal& rehearsal, const Terminal& terminal) {
+  std::vector<std::string> notes;
+  if (!rehearsal.not_written.empty())
+    notes.push_back("left as they are, or not written: " + names(rehearsal.not_written));
+  if (!rehearsal.written.empty()) notes.push_back("the script wrote " + names(rehearsal.written));
+  return notes_text(notes, terminal);
+}
+
 std::string rehearsal_text(const Answer& answer, const Rehearsal& rehearsal,
                            const std::optional<std::vector<TriedAdvice>>& advice,
                            const Terminal& terminal) {
   const trace::Report& report = answer.report;
-  std::string text = model_text(answer, terminal) + remarks(rehearsal, terminal);
+  std::string text = terminal.paint(answer.model, Colour::bold) + "\n" + parameters_text(answer) +
+                     remarks(rehearsal, terminal);
   text += "\n" + card_text(answer, terminal);
-  for (const std::string& line : {steps_text(report.per_step), phases_text(report)})
+  for (const std::string& line :
+       {steps_text(report.per_step, rehearsal.is_whole() ? rehearsal.steps : 0),
+        phases_text(report)})
     if (!line.empty()) text += in_lines(line, "", "  ", terminal);
   text += devices_text(answer.cards, terminal);
   text += lines_text(report) + modules_text(report.by_module);

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "headroom/cli/core/answer.h"
-#include "headroom/cli/core/rehearsal.h"
+#include "headroom/cli/core/rehearsal_advice.h"
 #include "headroom/cli/core/terminal.h"
 
 namespace headroom::cli {
@@ -16,5 +16,8 @@ namespace headroom::cli {
 [[nodiscard]] std::string rehearsal_text(const Answer& answer, const Rehearsal& rehearsal,
                                          const std::optional<std::vector<TriedAdvice>>& advice,
                                          const Terminal& terminal);
+
+// What the script wrote, and what it would have changed; empty: nothing.
+[[nodiscard]] std::string files_text(const Rehearsal& rehearsal, const Terminal& terminal);
 
 }  // namespace headroom::cli

@@ -2,7 +2,7 @@
 
 Memory that was never written is free, so what would write large floating-point tensors on the CPU does nothing:
 initialisation, copies from checkpoints, changes of type. They read as zeros, as everything on a card does. Files of
-weights are read by their header. Weights that are missing have the shapes of the model's configuration."""
+weights are read by their header."""
 from __future__ import annotations
 
 import ctypes
@@ -15,18 +15,11 @@ from typing import Any, Callable, Iterator, Optional, Union
 import torch
 from torch import nn
 
-from headroom.masquerade.foreign import after_import, say_once
+from headroom.masquerade.foreign import after_import
 from headroom.rehearsal import placeholder
 from headroom.rehearsal.harmless import Harmless
 
 LARGE = 1 << 16  # elements; smaller ones are made as always
-
-_stood_in: list[str] = []
-
-
-def stood_in() -> list[str]:
-    return list(_stood_in)
-
 
 def _is_large(tensor: Any) -> bool:
     return isinstance(tensor, torch.Tensor) and tensor.numel() >= LARGE and type(tensor) in (
@@ -52,7 +45,6 @@ def install(harmless: Harmless) -> None:
     _conversions()
     _storages()
     after_import("safetensors", lambda module: setattr(module, "safe_open", _opener(harmless, module.safe_open)))
-    after_import("transformers.modeling_utils", _of_transformers)
 
 
 def _skipping(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -190,48 +182,3 @@ def _opener(harmless: Harmless, real: Any) -> Callable[..., Any]:
             return real(path, framework, device, **more)
         return _Header(path, device)
     return safe_open
-
-
-# ---- Weights that are missing
-
-def _placed(model: nn.Module, places: Any) -> nn.Module:
-    """As from_pretrained(device_map=...) does: on one device, or spread over the cards."""
-    if places is None:
-        return model
-    if isinstance(places, dict) and list(places) == [""]:
-        places = places[""]
-    if isinstance(places, (int, torch.device)) or (isinstance(places, str) and
-                                                   places.partition(":")[0] in ("cuda", "cpu")):
-        return model.to(places)
-    from accelerate import dispatch_model, infer_auto_device_map  # type: ignore[import-not-found,unused-ignore]
-    if not isinstance(places, dict):
-        places = infer_auto_device_map(model, no_split_module_classes=getattr(model, "_no_split_modules", None))
-    return dispatch_model(model, places)  # type: ignore[no-any-return]
-
-
-def _of_transformers(module: Any) -> None:
-    """from_pretrained without weights: the model of its configuration."""
-    model = module.PreTrainedModel
-    before = model.from_pretrained.__func__
-
-    def from_pretrained(cls: Any, name: Any = None, *arguments: Any, **more: Any) -> Any:
-        try:
-            return before(cls, name, *arguments, **more)
-        except OSError as error:
-            config = more.get("config")
-            if config is None or not hasattr(config, "to_dict"):
-                try:
-                    config = cls.config_class.from_pretrained(name)
-                except Exception:
-                    raise error from None
-            say_once(f"the weights of {name} are missing; its configuration has their shapes")
-            if str(name) not in _stood_in:
-                _stood_in.append(str(name))
-            dtype = more.get("dtype", more.get("torch_dtype"))
-            made = {} if dtype in (None, "auto") else {"dtype": getattr(torch, dtype) if isinstance(dtype, str)
-                                                       else dtype}
-            found = cls._from_config(config, **made)
-            found.eval()
-            return _placed(found, more.get("device_map"))
-
-    model.from_pretrained = classmethod(from_pretrained)

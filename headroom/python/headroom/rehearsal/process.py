@@ -15,7 +15,7 @@ import torch
 from headroom.errors import UsageError
 from headroom.masquerade import AsCuda, as_cuda
 from headroom.masquerade.foreign import say_once
-from headroom.rehearsal import hollow, launchers, notebook, report
+from headroom.rehearsal import hollow, launchers, missing, notebook, report
 from headroom.rehearsal.harmless import Harmless
 from headroom.rehearsal.orders import Orders
 from headroom.rehearsal.watch import Watch
@@ -38,19 +38,25 @@ class Process:
         self.harmless = Harmless(orders)
         if orders.mode == "shape-only":
             hollow.install(self.harmless)
+            missing.install()
         self.watch = Watch(self.as_cuda.box, orders.steps, self.begin, self.stop, orders.change)
         self.written = False
         self.stops = 0
         self.ended = threading.Event()
         if orders.mode == "shape-only":
-            threading.Thread(target=self.tell_if_it_waits, name="headroom", daemon=True).start()
+            threading.Thread(target=self.tell_of_long_steps, name="headroom", daemon=True).start()
 
-    def tell_if_it_waits(self) -> None:
+    def tell_of_long_steps(self) -> None:
         """In a thread of its own: a loop until an unknown value has grown never ends."""
+        before, silent, patience = 0, 0, 1
         while not self.written and not self.ended.wait(SECONDS_TO_WAIT):
             if line := self.watch.waits():
                 say_once(f"{line} goes on reading values that are unknown, and zero: if the script waits for one, it "
                          "waits for ever; --mode compute computes them")
+            before, silent = self.watch.ended, silent + 1 if self.watch.ended == before else 1
+            if silent == patience:  # after 10, 20, 40 ... s in one step
+                print(f"headroom: {self.watch.progress()}", file=sys.stderr, flush=True)
+                silent, patience = 0, 2 * patience
 
     def note(self, what: str) -> None:
         if os.getpid() == self.pid:  # no forked child

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 import torch
 
-from headroom.rehearsal import hollow
+from headroom.rehearsal import missing
 from headroom.rehearsal.orders import Orders
 from headroom.simulation import Simulation
 
@@ -34,6 +34,8 @@ def _lived() -> tuple[float, float]:
 
 def write(orders: Orders, box: Simulation, watch: Watch, harmless: Harmless,
           error: Optional[BaseException]) -> None:
+    if not watch.began:
+        watch.know()  # a script that failed before has its models still
     reports = [(card, observation.end(10, orders.trace)) for card, observation in zip(box, watch.observations)]
     watch.count()
     document: dict[str, Any] = {
@@ -41,9 +43,10 @@ def write(orders: Orders, box: Simulation, watch: Watch, harmless: Harmless,
         "lived": _lived(),
         "out_of_memory": isinstance(error, torch.OutOfMemoryError),
         "steps": watch.ended,
+        "change_made": watch.change.made,
         "parameters": watch.parameters, "trainable_parameters": watch.trainable,
         "ooms_met": sum(torch.cuda.memory_stats(card.index)["num_ooms"] for card in box),
-        "not_written": harmless.not_written(), "stood_in": hollow.stood_in(), "notes": _notes(watch),
+        "not_written": harmless.not_written(), "stood_in": missing.stood_in(), "notes": _notes(watch),
         "cards": [{"index": card.index, "used": card._card.requests > 0, "report": report.document()}
                   for card, report in reports]}
     base = os.path.join(orders.folder, f"process-{document['rank']:06d}-{os.getpid()}")

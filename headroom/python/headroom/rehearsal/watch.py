@@ -6,6 +6,7 @@ takes part in a step: it ends with the step of the last."""
 from __future__ import annotations
 
 import collections
+import functools
 import os
 import sys
 import sysconfig
@@ -20,7 +21,7 @@ from torch.optim import optimizer as of_optimizers
 from headroom import _engine
 from headroom.card import lies_on_card
 from headroom.profiling import numbered
-from headroom.rehearsal import changes, notebook
+from headroom.rehearsal import buckets, changes, notebook
 from headroom.simulation import Simulation
 
 MANY_READS = 1000  # of unknown values between two questions, without a step
@@ -34,6 +35,21 @@ _LIBRARIES = tuple(os.path.realpath(path) + os.sep for path in {
 _OF_WRAPPERS = ("module.", "_orig_mod.", "_fsdp_wrapped_module.", "_forward_module.")
 
 
+_LAUNCHERS = {"torch", "accelerate", "deepspeed", "lightning", "lightning_fabric", "ipykernel", "IPython", "jupyter",
+              "coverage", "pytest"}
+
+
+@functools.cache
+def _package_that_runs() -> str:
+    """The folder of an installed package, with its end, of which `python -m` runs a module: a trainer's."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    package = sys.modules.get((spec.name if spec is not None else "").partition(".")[0])
+    if package is None or package.__name__ in _LAUNCHERS or not hasattr(package, "__path__"):
+        return ""
+    folder = os.path.realpath(next(iter(package.__path__))) + os.sep
+    return folder if f"{os.sep}site-packages{os.sep}" in folder else ""
+
+
 def shown_file(name: str) -> str:
     """A file's name in reports; "" for a library's."""
     if cell := notebook.cell_of(name):
@@ -43,6 +59,8 @@ def shown_file(name: str) -> str:
     path = os.path.realpath(name)
     if os.path.basename(path).startswith("torch_geometric."):  # code that it generates
         return ""
+    if (package := _package_that_runs()) and path.startswith(package):
+        return os.path.relpath(path, os.path.dirname(os.path.dirname(package)))
     if path.startswith(_LIBRARIES) or f"{os.sep}site-packages{os.sep}" in path:
         return ""
     short = os.path.relpath(path)
@@ -57,7 +75,8 @@ def _local(tensor: torch.Tensor) -> torch.Tensor:
 class Watch:
     def __init__(self, box: Simulation, steps: int, on_begin: Callable[[], Any], stop: Callable[[], Any],
                  change: Optional[str] = None) -> None:
-        self.steps, self.on_begin, self.stop, self.change = steps, on_begin, stop, change
+        self.steps, self.on_begin, self.stop = steps, on_begin, stop
+        self.change = changes.named(change)
         self.began = False
         self.step = 1
         self.ended = 0  # steps
@@ -68,7 +87,10 @@ class Watch:
         self._optimizers: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
         self._running: list[int] = []
         self._in_train = False
-        self.parameters = self.trainable = 0  # numbers
+        self.parameters = 0  # numbers
+        self._trained = {False: 0, True: 0}  # those that may be trained; those that an optimizer has stepped
+        self._inside = False  # of a call of a module
+        self._forwards = [0, 0]  # such calls of this step: without a graph, with one
         self.convolves = False
         self._reads = (0, 0)  # steps that had ended, values read as zero
         self._passes = 0  # backward passes without an optimizer
@@ -76,7 +98,8 @@ class Watch:
         self._note_optimizers()
         self._note_backward()
         self._note_evaluation()
-        self._first_call = nn.modules.module.register_module_forward_pre_hook(self._called)
+        self._note_calls()
+        buckets.install(self._know_gradients)
 
     def used(self) -> bool:
         return any(card._card.requests for card in self._cards)
@@ -136,16 +159,28 @@ class Watch:
         gradients = [(_plain(name), _local(one.grad)) for root in self.roots() for name, one in root.named_parameters()
                      if one.grad is not None and _local(one) is not one]
         if gradients:
-            for observation in self.observations:
-                observation.know_gradients(gradients)
+            self._know_gradients(gradients)
+
+    def _know_gradients(self, gradients: Named) -> None:
+        for observation in self.observations:
+            observation.know_gradients(gradients)
 
     def count(self) -> None:
-        """Of the models that are there now: at the end of a script they may be gone."""
+        """Of the models that are on cards now: at the end of a script they may be gone."""
         models = self.roots()
-        seen = {id(one): one for root in models for one in root.parameters()}.values()
-        self.parameters = max(self.parameters, sum(one.numel() for one in seen))
-        self.trainable = max(self.trainable, sum(one.numel() for one in seen if one.requires_grad))
+        there = {id(one): one for root in models for one in root.parameters() if lies_on_card(_local(one))}
+        stepped = [one for one in self._optimizers if self._counts.get(id(one))]
+        trained = {id(one): one for optimizer in stepped or self._optimizers for group in optimizer.param_groups
+                   for one in group["params"] if one.requires_grad}
+        if not self._optimizers:
+            trained = {key: one for key, one in there.items() if one.requires_grad}
+        self.parameters = max(self.parameters, _numbers({**there, **trained} if stepped else there))
+        self._trained[bool(stepped)] = max(self._trained[bool(stepped)], _numbers(trained))
         self.convolves |= any(isinstance(part, nn.modules.conv._ConvNd) for root in models for part in root.modules())
+
+    @property
+    def trainable(self) -> int:
+        return self._trained[True] or self._trained[False]
 
     def know(self) -> None:
         self.count()
@@ -153,10 +188,36 @@ class Watch:
         for observation in self.observations:
             observation.know(parameters, buffers)
 
+    def _note_calls(self) -> None:
+        """Each call of a module that no other one makes."""
+        before, watch = nn.Module.__call__, self
+
+        @functools.wraps(before)
+        def call(module: nn.Module, *arguments: Any, **more: Any) -> Any:
+            if watch._inside:
+                return before(module, *arguments, **more)
+            watch._inside = True
+            try:
+                watch._called(module, (*arguments, *more.values()))
+                with watch.change.around(lambda: not watch._optimizers or watch._is_trained(module)):
+                    return before(module, *arguments, **more)
+            finally:
+                watch._inside = False
+
+        nn.Module.__call__ = call  # type: ignore[method-assign]
+
     def _called(self, module: nn.Module, arguments: Any) -> None:
-        if any(lies_on_card(_local(one)) for one in _tensors(module)) or any(
-                isinstance(one, torch.Tensor) and lies_on_card(one) for one in arguments):
+        self._forwards[torch.is_grad_enabled()] += 1
+        if not self.began and (any(lies_on_card(_local(one)) for one in _tensors(module)) or any(
+                isinstance(one, torch.Tensor) and lies_on_card(one) for one in arguments)):
             self._begin()
+
+    def progress(self) -> str:
+        """Of a step that takes long: "still in step 1: 1,024 forward passes under no_grad"."""
+        where = f"step {self.step}" if self.began else "what comes before the first step"
+        counts = [f"{count:,} forward pass{'es' * (count != 1)}{after}"
+                  for count, after in zip(self._forwards, (" under no_grad", " with a graph")) if count]
+        return f"still in {where}" + (": " + ", ".join(counts) if counts else "")
 
     def _note_evaluation(self) -> None:
         """Scripts call train(False), or eval(), of the model that they train."""
@@ -184,10 +245,9 @@ class Watch:
             observation.evaluate(evaluates)
 
     def _begin(self) -> None:
-        self._first_call.remove()
         self.began = True
         self.on_begin()
-        changes.apply(self.change, [one for one in self.roots() if self._is_trained(one)])
+        self.change.begin([one for one in self.roots() if self._is_trained(one)])
         self.know()
         for observation in self.observations:
             observation.begin_step(1)
@@ -251,6 +311,7 @@ class Watch:
         if self.step == self.steps:
             self.stop()
         self.step += 1
+        self._forwards = [0, 0]
         self.know()
         for observation in self.observations:
             observation.begin_step(self.step)
@@ -259,6 +320,10 @@ class Watch:
 def _tensors(module: nn.Module) -> Iterator[torch.Tensor]:
     yield from module.parameters()
     yield from module.buffers()
+
+
+def _numbers(parameters: dict[int, torch.Tensor]) -> int:
+    return sum(one.numel() for one in parameters.values())
 
 
 def _plain(name: str) -> str:
