@@ -213,6 +213,7 @@ class Packages(unittest.TestCase):
         for name in ("bitsandbytes", "xformers", "flash_attn", "apex", "deepspeed", "of_a_user"):
             (pathlib.Path(folder.name) / name).mkdir()
             (pathlib.Path(folder.name) / name / "__init__.py").write_text("raise SystemExit('a driver')")
+        (pathlib.Path(folder.name) / "kernels.py").write_text("def get_kernel(name): raise SystemExit('a download')")
         sys.path.insert(0, folder.name)
         self.addCleanup(sys.path.remove, folder.name)
         self.cards = headroom.as_cuda(SPEC)
@@ -239,6 +240,11 @@ class Packages(unittest.TestCase):
             importlib.import_module("transformer_engine")
         with self.assertRaisesRegex(SystemExit, "a driver"):
             importlib.import_module("of_a_user")
+
+    def test_kernels_of_the_hub_are_refused_when_they_are_fetched(self):
+        import kernels  # type: ignore[import-not-found]
+        with self.assertRaisesRegex(headroom.UnavailableError, "kernels.get_kernel has kernels of its own"):
+            kernels.get_kernel("kernels-community/activation")
 
     def test_what_torch_has_stands_in(self):
         import apex

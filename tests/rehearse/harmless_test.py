@@ -83,7 +83,7 @@ class Files(unittest.TestCase):
             try: os.rmdir("a/b")
             except OSError: pass
             """)
-        self.assertEqual(self.assert_unharmed(), [])
+        self.assertEqual(self.assert_unharmed(), ["moved.npy"], "the script's own, under its last name")
         self.assertLessEqual({"log.txt", "config.json", "a", "model.pt", "data.npy"}, set(found["not_written"]))
 
     def test_what_is_removed_is_gone_for_the_script(self):
@@ -100,6 +100,62 @@ class Files(unittest.TestCase):
             assert open("log.txt").read() == "again" and os.path.exists("log.txt")
             """)
         self.assertEqual(self.assert_unharmed(), [])
+
+    def test_what_is_renamed_is_read_under_its_new_name(self):
+        """A script that renamed a file that was there could not open it afterwards, and ended with
+        FileNotFoundError: rotating checkpoints is usual."""
+        found = self.rehearsed("""
+            os.rename("log.txt", "moved.txt")
+            assert open("moved.txt").read() == "old\\n" and os.path.getsize("moved.txt") == 4
+            assert not os.path.exists("log.txt") and "moved.txt" in os.listdir(".")
+            shutil.move("moved.txt", "moved-2.txt"); pathlib.Path("moved-2.txt").rename("moved-3.txt")
+            assert pathlib.Path("moved-3.txt").read_text() == "old\\n" and not os.path.exists("moved.txt")
+            with open("moved-3.txt", "a") as log: log.write("new\\n")
+            os.chmod("moved-3.txt", 0o600)
+            assert open("moved-3.txt").read() == "old\\nnew\\n"
+            os.replace("moved-3.txt", "config.json")
+            assert open("config.json").read() == "old\\nnew\\n"
+            os.rename("data.npy", "a/b/step-1.pt")
+            assert open("a/b/step-1.pt").read() == "numbers"
+            with open("a/b/step-1.pt", "a") as file: file.write("!")
+            assert open("a/b/step-1.pt").read() == "numbers!"
+            for wrong in (("data.npy", "x"), ("nothing", "x")):
+                try: os.rename(*wrong); raise SystemExit("it was renamed")
+                except FileNotFoundError: pass
+            """)
+        self.assertEqual(self.assert_unharmed(), [])
+        self.assertLessEqual({"log.txt", "config.json", "data.npy", "a/b/step-1.pt"}, set(found["not_written"]))
+
+    def test_checkpoints_rotate(self):
+        (self.folder / "last.pt").write_text("last")
+        (self.folder / "prev.pt").write_text("prev")
+        self.before = contents(self.folder)
+        self.rehearsed("""
+            os.replace("prev.pt", "best.pt")
+            shutil.move("last.pt", "prev.pt")
+            torch.save({"step": 1}, "last.pt")
+            assert (open("best.pt").read(), open("prev.pt").read()) == ("prev", "last")
+            assert torch.load("last.pt")["step"] == 1
+            for step in (2, 3):
+                os.replace("prev.pt", "best.pt"); os.replace("last.pt", "prev.pt"); torch.save({"step": step}, "last.pt")
+            assert [torch.load(name + ".pt")["step"] for name in ("best", "prev", "last")] == [1, 2, 3]
+            """)
+        self.assertEqual(self.assert_unharmed(), [])
+
+    def test_folders_are_renamed_too(self):
+        self.rehearsed("""
+            os.rename("a", "before")
+            assert open("before/b/step-1.pt").read() == "one" and sorted(os.listdir("before/b")) == ["step-1.pt", "step-2.pt"]
+            assert not os.path.exists("a") and not os.path.exists("a/b/step-1.pt")
+            os.remove("before/b/step-2.pt"); open("before/b/step-1.pt", "w").write("1")
+            os.mkdir("a"); assert os.listdir("a") == []
+            open("a/new.txt", "w").write("new")
+            shutil.rmtree("before"); os.rename("a", "before")
+            assert os.listdir("before") == ["new.txt"] and open("before/new.txt").read() == "new"
+            os.mkdir("staging"); open("staging/b", "w").write("b")
+            os.rename("staging", "a"); assert open("a/b").read() == "b"
+            """)
+        self.assertEqual([one for one in self.assert_unharmed() if "step" in one], [])
 
     def test_locks_and_links_of_the_script_are_removed(self):
         self.rehearsed("""

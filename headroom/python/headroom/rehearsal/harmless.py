@@ -1,9 +1,10 @@
 """Keeps the user's files as they are while a script runs that knows nothing of it.
 
 A file that was there before the start is never changed or removed: what the script would write into it goes to
-a copy, which the script reads from then on, and a removal is skipped. Checkpoints get a description of their
-tensors in place of data (`placeholder.py`); `headroom rehearse` removes these files at the end. Other new files
-are the script's own. All this holds for what Python writes, not for programs that the script starts."""
+a copy, which the script reads from then on, and a removal is skipped; renames.py has renames. Checkpoints get a
+description of their tensors in place of data (`placeholder.py`); `headroom rehearse` removes these files at the
+end. Other new files are the script's own. All this holds for what Python writes, not for programs that the script
+starts."""
 from __future__ import annotations
 
 import builtins
@@ -18,8 +19,8 @@ import sys
 import threading
 from typing import Any, Callable, Optional
 
-from headroom.masquerade.foreign import after_import, say_once
-from headroom.rehearsal import placeholder
+from headroom.masquerade.foreign import say_once
+from headroom.rehearsal import offline, placeholder, renames
 from headroom.rehearsal.orders import Orders
 
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_TRUNC | os.O_APPEND | os.O_CREAT
@@ -50,31 +51,33 @@ def _resolved(path: str) -> str:
 class Harmless:
     def __init__(self, orders: Orders) -> None:
         self._scratch = os.path.join(orders.folder, f"scratch-{os.getpid()}")
-        self._log = os.path.join(orders.folder, "created")  # by all processes: "f PATH", "d PATH"
-        self._created: set[str] = set()
+        # By all processes: "f PATH", "d PATH", and "l PATH" for a new name of what was there.
+        self._log = os.path.join(orders.folder, "created")
+        self._created: dict[str, str] = {}  # the last letter of each path
         self._read = 0
-        self._diverted: dict[str, str] = {}  # of files that were there: where their new contents are
+        self.diverted: dict[str, str] = {}  # of names that were there: where their new contents are
         self._copies = 0
         self._skipped: list[str] = []
         self._removed: set[str] = set()  # what the script takes for removed
-        self._lstat = os.lstat
+        self._stat, self._lstat = os.stat, os.lstat
         self._computes = orders.mode == "compute"
         self._open = builtins.open
         if orders.keep_writes:
             return
         self._guard_files()
+        renames.Renames(self, _path)
         self._guard_removals()
         self._hide_removed()
         placeholder.install(self)
-        _stay_offline()
+        offline.install()
 
     def not_written(self) -> list[str]:
         return [os.path.relpath(one) for one in self._skipped]
 
     # ---- What was there before
 
-    def _note(self, kind: str, path: str) -> None:
-        self._created.add(path)
+    def note(self, kind: str, path: str) -> None:
+        self._created[path] = kind
         with self._open(self._log, "a", encoding="utf-8", errors="surrogateescape") as log:
             log.write(f"{kind} {path}\n")
 
@@ -83,7 +86,7 @@ class Harmless:
         if path not in self._created and os.path.exists(self._log):
             with self._open(self._log, encoding="utf-8", errors="surrogateescape") as log:
                 log.seek(self._read)
-                self._created.update(line.rstrip("\n")[2:] for line in iter(log.readline, ""))
+                self._created.update((line.rstrip("\n")[2:], line[0]) for line in iter(log.readline, ""))
                 self._read = log.tell()
         return path in self._created
 
@@ -95,8 +98,11 @@ class Harmless:
         kinds = stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode) or stat.S_ISLNK(found.st_mode)
         return kinds and not path.startswith(("/proc/", "/dev/", "/sys/")) and not self._is_new(path)
 
+    def is_link(self, path: str) -> bool:
+        return self._created.get(path) == "l"
+
     def is_removed(self, path: str) -> bool:
-        return bool(self._removed) and path not in self._diverted and any(
+        return bool(self._removed) and path not in self.diverted and any(
             path == one or path.startswith(one + os.sep) for one in self._removed)
 
     def skip(self, path: str) -> None:
@@ -109,11 +115,11 @@ class Harmless:
 
     def written(self, path: str, keeps: bool = False) -> str:
         """Where to write a file: its own path, or that of a copy if it was there. `keeps`: its old contents."""
-        if path in self._diverted:
-            return self._diverted[path]
+        if path in self.diverted:
+            return self.diverted[path] if self.is_copy(self.diverted[path]) else self.divert(path, keeps)
         if self.was_there(path) or self._leads_to_what_was_there(path):
             return self.divert(path, keeps)
-        self._note("f", path)
+        self.note("f", path)
         return path
 
     def _leads_to_what_was_there(self, path: str) -> bool:
@@ -127,32 +133,48 @@ class Harmless:
         return stat.S_ISREG(found.st_mode) and found.st_nlink > 1
 
     def divert(self, path: str, keeps: bool = False) -> str:
-        os.makedirs(self._scratch, exist_ok=True)
-        self._removed.discard(path)
-        self._copies += 1
-        copy = os.path.join(self._scratch, f"{self._copies}-{os.path.basename(path)}")
-        if keeps and os.path.isfile(path):
-            with self._open(path, "rb") as old, self._open(copy, "wb") as new:
+        copy, before = self.new_copy(path), self.diverted.get(path, path)
+        if keeps and not self.is_removed(path) and self._is_file(before):
+            with self._open(before, "rb") as old, self._open(copy, "wb") as new:
                 shutil.copyfileobj(old, new)
         else:
             self._open(copy, "wb").close()
-        self._diverted[path] = copy
+        self.lead(path, copy)
+        return copy
+
+    def _is_file(self, path: str) -> bool:
+        try:
+            return stat.S_ISREG(self._stat(path).st_mode)
+        except OSError:
+            return False
+
+    def new_copy(self, path: str) -> str:
+        os.makedirs(self._scratch, exist_ok=True)
+        self._copies += 1
+        return os.path.join(self._scratch, f"{self._copies}-{os.path.basename(path)}")
+
+    def is_copy(self, path: str) -> bool:
+        return path.startswith(self._scratch + os.sep)
+
+    def lead(self, path: str, to: str) -> None:
+        """What is read as `path`, which was there, is in `to` from now on."""
+        self._removed.discard(path)
+        self.diverted[path] = to
         if not path.endswith(".lock"):
             self.skip(path)
-        return copy
 
     def read(self, file: Any) -> str:
         """Where the contents of a file are that the script reads."""
         path = _path(file) or ""
-        return self._diverted.get(path, path)
+        return self.diverted.get(path, path)
 
     def checkpoint(self, file: Any) -> str:
         """As written(). In compute mode no checkpoint gets into the user's folders."""
         path = _path(file) or ""
-        return self.divert(path) if self._computes and path not in self._diverted else self.written(path)
+        return self.divert(path) if self._computes and path not in self.diverted else self.written(path)
 
     def _guard_files(self) -> None:
-        real_open, real_os_open, real_mkdir = builtins.open, os.open, os.mkdir
+        real_open, real_os_open = builtins.open, os.open
 
         @functools.wraps(real_open)
         def open(file: Any, mode: str = "r", *arguments: Any, **more: Any) -> Any:
@@ -176,47 +198,38 @@ class Harmless:
                 if flags & _WRITES and not os.path.isdir(full) else self.read(full)
             return real_os_open(to, flags, mode)
 
-        @functools.wraps(real_mkdir)
-        def mkdir(path: Any, *arguments: Any, **more: Any) -> None:
-            real_mkdir(path, *arguments, **more)
-            full = _path(path) if more.get("dir_fd") is None else None
-            if full is not None:
-                self._note("d", full)
-
         builtins.open = io.open = open  # type: ignore[assignment]
         os.open = os_open  # type: ignore[assignment]
-        os.mkdir = mkdir
 
     # ---- Removing
+
+    def vanish(self, path: str) -> None:
+        """What was there is gone for the script, with what it wrote into it."""
+        for one in [one for one in self.diverted if one == path or one.startswith(path + os.sep)]:
+            del self.diverted[one]
+        self._removed.add(path)
+        self.skip(path)
+
+    def reappear(self, path: str, names: Callable[[str], list[str]]) -> bool:
+        """A folder that vanished is made again, empty; False for another path."""
+        if path not in self._removed or not stat.S_ISDIR(self._lstat(path).st_mode):
+            return False
+        self._removed.remove(path)
+        self._removed.update(os.path.join(path, name) for name in names(path))
+        return True
 
     def _guard_removals(self) -> None:
         def removing(real: Callable[..., Any]) -> Callable[..., Any]:
             @functools.wraps(real)
             def remove(path: Any, *arguments: Any, **more: Any) -> Any:
                 full = _path(path) if more.get("dir_fd") is None else None
-                self._diverted.pop(full or "", None)
                 if full is None or not self.was_there(full):
+                    self.diverted.pop(full or "", None)
                     return real(path, *arguments, **more)
                 if self.is_removed(full):
                     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-                self._removed.add(full)
-                return self.skip(full)
+                return self.vanish(full)
             return remove
-
-        def moving(real: Callable[..., Any]) -> Callable[..., Any]:
-            @functools.wraps(real)
-            def move(source: Any, target: Any, *arguments: Any, **more: Any) -> Any:
-                of, to = _path(source), _path(target)
-                if of is None or to is None or more.get("src_dir_fd") is not None:
-                    return real(source, target, *arguments, **more)
-                if self.was_there(of) or of in self._diverted:
-                    self._removed.add(of)
-                    return self.skip(of)
-                if not self.was_there(to) or os.path.isdir(to):
-                    real(source, target, *arguments, **more)
-                    return self._moved(of, to)
-                return real(source, self._diverted.get(to) or self.divert(to))
-            return move
 
         def truncating(real: Callable[..., Any]) -> Callable[..., Any]:
             def truncate(path: Any, length: int) -> None:
@@ -228,8 +241,9 @@ class Harmless:
             @functools.wraps(real)
             def change(path: Any, *arguments: Any, **more: Any) -> Any:
                 full = _path(path) if more.get("dir_fd") is None else None
-                return self.skip(full) if full is not None and self.was_there(full) else \
-                    real(path, *arguments, **more)
+                if full is not None and (self.was_there(full) or self._leads_to_what_was_there(full)):
+                    return self.skip(full)
+                return real(path, *arguments, **more)
             return change
 
         def linking(real: Callable[..., Any]) -> Callable[..., Any]:
@@ -237,7 +251,7 @@ class Harmless:
             def link(source: Any, target: Any, *arguments: Any, **more: Any) -> Any:
                 real(source, target, *arguments, **more)
                 if (full := _path(target)) is not None:
-                    self._note("f", full)
+                    self.note("f", full)
             return link
 
         for name in ("chmod", "chown", "utime"):
@@ -246,8 +260,6 @@ class Harmless:
             setattr(os, name, linking(getattr(os, name)))
         for name in ("remove", "unlink", "rmdir"):
             setattr(os, name, removing(getattr(os, name)))
-        for name in ("rename", "replace"):
-            setattr(os, name, moving(getattr(os, name)))
         os.truncate = truncating(os.truncate)  # type: ignore[assignment]
         shutil.rmtree = removing(shutil.rmtree)  # type: ignore[assignment]
         if sys.version_info < (3, 11):  # where pathlib has its own references
@@ -262,10 +274,12 @@ class Harmless:
         def looking(real: Callable[..., Any]) -> Callable[..., Any]:
             @functools.wraps(real)
             def look(path: Any, *arguments: Any, **more: Any) -> Any:
-                if self._removed and more.get("dir_fd") is None and not getattr(_resolving, "now", False):
+                if (self._removed or self.diverted) and more.get("dir_fd") is None and \
+                        not getattr(_resolving, "now", False):
                     full = _path(path)
                     if full is not None and self.is_removed(full):
                         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+                    path = self.diverted.get(full or "", path)
                 return real(path, *arguments, **more)
             return look
 
@@ -308,31 +322,10 @@ class Harmless:
         os.scandir = lambda path=".": Entries(self, path) if self._removed else \
             real_scandir(path)  # type: ignore[assignment]
 
-    def _moved(self, of: str, to: str) -> None:
+    def moved(self, of: str, to: str) -> None:
         """What was new stays new under its new name, with all that is in it."""
         for path in [one for one in self._created if one == of or one.startswith(of + os.sep)]:
-            self._note("d" if os.path.isdir(to + path[len(of):]) else "f", to + path[len(of):])
-
-
-def _nothing(*arguments: Any, **more: Any) -> Any:
-    say_once("nothing is uploaded")
-    return None
-
-
-def _stay_offline() -> None:
-    """What would report to a server does not."""
-    os.environ.update(WANDB_MODE="disabled", COMET_MODE="DISABLED", NEPTUNE_MODE="debug",
-                      CLEARML_OFFLINE_MODE="1", SWANLAB_MODE="disabled")
-
-    def of_the_hub(module: Any) -> None:
-        for name in ("upload_file", "upload_folder", "create_commit", "create_repo", "upload_large_folder"):
-            if hasattr(module.HfApi, name):
-                setattr(module.HfApi, name, _nothing)
-
-    def of_mlflow(module: Any) -> None:
-        for name in dir(module):
-            if name.startswith(("log_", "set_", "autolog", "register_model")):
-                setattr(module, name, _nothing)
-
-    after_import("huggingface_hub.hf_api", of_the_hub)
-    after_import("mlflow", of_mlflow)
+            if path in self.diverted:
+                self.diverted[to + path[len(of):]] = self.diverted.pop(path)
+            if os.path.lexists(to + path[len(of):]):
+                self.note(self._created[path], to + path[len(of):])
