@@ -37,17 +37,10 @@
 #include "headroom/train/evaluation.h"
 #include "headroom/train/event.h"
 #include "headroom/train/objective.h"
+#include "headroom/train/progress.h"
 #include "headroom/train/step.h"
 
 namespace headroom::train {
-
-struct Progress {
-  const Committed& committed;
-  double loss = 0, learning_rate = 0;
-  std::int64_t step = 0, steps = 0;  // of all
-  std::int64_t epoch = 0;            // from 1
-  double rows_per_s = 0, seconds_left = 0;
-};
 
 // What a program may want to hear while a run goes on. All optional; a function that throws ends
 // the run.

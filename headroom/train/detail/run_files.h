@@ -9,13 +9,14 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "headroom/base/run_folder.h"
 #include "headroom/train/evaluation.h"
 #include "headroom/train/plan.h"
+#include "headroom/train/progress.h"
 #include "headroom/train/tensorboard.h"
-#include "headroom/train/trainer.h"
 #include "headroom/watch/rotating_file.h"
 
 namespace headroom::train::detail {
