@@ -8,6 +8,7 @@
 #include "headroom/base/error.h"
 #include "headroom/base/run_folder.h"
 #include "headroom/base/text.h"
+#include "headroom/cli/core/training_config.h"
 #include "headroom/config/training_keys.h"
 
 namespace headroom::cli {
@@ -100,7 +101,7 @@ void refuse_another_model(const config::Resolved& before, const config::Resolved
 }  // namespace
 
 TrainingSettings settings_for(config::Sources given, bool resume, bool eval_only) {
-  TrainingSettings all{given, config::resolve(config::training_keys(), given), false};
+  TrainingSettings all{given, training_config(given), false};
   find_folder(given, all.config);
   const std::string out = all.config.text("out");
   const bool measures = eval_only && all.config.is_given("out");
@@ -109,7 +110,7 @@ TrainingSettings settings_for(config::Sources given, bool resume, bool eval_only
   all.goes_on = has_checkpoints(out) && (resume || !is_on_command_line(all.config, "weights"));
   if (!is_of_a_run(out, kConfig)) return all;
   all.sources.base = fs::path(out) / kConfig;
-  all.config = config::resolve(config::training_keys(), all.sources);
+  all.config = training_config(all.sources);
   all.config.set("out", out, kFolderOrigin);
   if (all.goes_on)
     refuse_another_model(config::resolve(config::training_keys(), {.base = all.sources.base}),

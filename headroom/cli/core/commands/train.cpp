@@ -236,10 +236,10 @@ ExitCode run_train(const TrainOptions& options) {
     if (const auto variant = choose_variant(config, devices)) say(*variant);
   take_model_of_adapter(config);
   choose_dataset(config);
-  if (options.dry_run)
-    for (const std::string& line : stand_in_for_files(config)) say(line);
   static_cast<void>(settings_of(config, model_of(config).config));  // refuses what makes no sense
   for (const std::string& sentence : check_use_of_keys(config)) say(sentence);
+  if (options.dry_run)
+    for (const std::string& line : stand_in_for_files(config)) say(line);
   check_places(options, config);
   if (const std::string allocator = config.text("alloc_conf"); !allocator.empty())
     ::setenv("PYTORCH_CUDA_ALLOC_CONF", allocator.c_str(), 1);

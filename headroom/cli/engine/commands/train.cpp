@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "headroom/base/error.h"
-#include "headroom/base/file.h"
 #include "headroom/base/interrupt.h"
 #include "headroom/base/text.h"
 #include "headroom/base/time.h"
@@ -19,6 +18,7 @@
 #include "headroom/cli/engine/train/loss_watch.h"
 #include "headroom/cli/engine/train/memory_wait.h"
 #include "headroom/cli/engine/train/plan_answer.h"
+#include "headroom/cli/engine/train/run_settings.h"
 #include "headroom/cli/engine/train/training_document.h"
 #include "headroom/cli/engine/train/training_job.h"
 #include "headroom/cli/engine/train/training_machine.h"
@@ -27,7 +27,6 @@
 #include "headroom/cli/engine/train/training_result.h"
 #include "headroom/cli/engine/train/training_status.h"
 #include "headroom/cli/engine/train/training_view.h"
-#include "headroom/config/training_keys.h"
 #include "headroom/forecast/closed_form.h"
 #include "headroom/forecast/policies.h"
 #include "headroom/gpu/catalogue.h"
@@ -72,6 +71,7 @@ class Run {
       : request_(request),
         interrupt_(interrupt),
         config_(config_of(request)),
+        settings_(request, config_),
         machine_(request),
         watching_(request, machine_),
         losses_(config_.whole("stop_on_nan")),
@@ -93,8 +93,6 @@ class Run {
   void make();
   [[nodiscard]] train::TrainerOptions options();
   void begin();
-  void tell_of_changes(const train::FoundCheckpoint& found);
-  void save_config();
   void save_result(const train::Trained& done);
   void tell_of_budget();
   void tell_of_injections();
@@ -113,6 +111,7 @@ class Run {
   const Json& request_;
   const Interrupt& interrupt_;
   config::Resolved config_;
+  RunSettings settings_;
   const memory::CountCpuMemory counting_;
   TrainingMachine machine_;
   TrainingRecord watching_;
@@ -124,7 +123,6 @@ class Run {
   std::vector<train::Event> events_;  // while the model was made
   std::vector<train::Event> heard_;   // since then, with those of a step that fails
   std::optional<train::OomReport> report_;
-  std::vector<std::string> changes_;      // of the settings, where the run went on
   std::vector<std::string> notes_;        // what became of the run, for the page
   std::optional<TrainingStatus> status_;  // of a run that trains
   std::optional<train::Trainer> trainer_;
@@ -132,7 +130,6 @@ class Run {
   std::optional<supervise::Setup> setup_;
   train::StepOptions step_options_;
   std::int64_t effective_batch_ = 0;
-  bool is_config_saved_ = false;
 };
 
 void Run::make() {
@@ -183,7 +180,7 @@ train::TrainerOptions Run::options() {
   (writes ? options.out : options.resume_from) = config_.text("out");
   options.listener = {.on_step =
                           [this](const train::Progress& now) {
-                            save_config();
+                            settings_.save(*folder_);
                             if (now.step == 1 && machine_.own.is_cpu())
                               view_.say("on the CPU the whole run takes about " +
                                         duration_text(Seconds(now.seconds_left)));
@@ -221,10 +218,7 @@ void Run::begin() {
   if (!machine_.own.is_cpu()) view_.say("pricing the plans of a step, by dry runs");
   const auto found = trainer_->prepare();
   folder_ = trainer_->folder();
-  if (request_.at("resume").get<bool>() && !found)
-    view_.say("no checkpoint in " + config_.text("out") + " yet; starting from the beginning" +
-              (request_.at("base").is_null() ? "" : " with the settings of its config.yaml"));
-  if (found) tell_of_changes(*found);
+  settings_.tell(found ? &*found : nullptr, view_);
   train::Step& step = trainer_->step();
   if (!found && !config_.is_given("plan_schedule") && !machine_.own.is_cpu() &&
       !watching_.disturbs())  // what a test injects must not teach later runs, nor they the test
@@ -237,24 +231,6 @@ void Run::begin() {
   view_.say(to_string(answer));
   if (answer.needed) supervise::write_plan_report({*answer.needed, to_string(answer.plan)});
   tell_of_budget();
-}
-
-void Run::tell_of_changes(const train::FoundCheckpoint& found) {
-  if (request_.at("base").is_null())
-    return view_.say(config_.text("out") +
-                     " has no config.yaml: settings that are not given are the defaults");
-  const config::Resolved before =
-      config::resolve(config::training_keys(), {.base = request_.at("base").get<std::string>()});
-  changes_ = changes(before, config_, found.step + 1);
-  for (const std::string& change : changes_) view_.say(change);
-}
-
-// When a step was committed: until then an earlier run's lies there.
-void Run::save_config() {
-  if (std::exchange(is_config_saved_, true)) return;
-  folder_->claim("config.yaml");
-  const fs::path file = fs::path(config_.text("out")) / "config.yaml";
-  write_file_atomically(file, yaml_of_run(config_, read_file(file).value_or(""), changes_));
 }
 
 void Run::save_result(const train::Trained& done) {
