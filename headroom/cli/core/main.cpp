@@ -173,9 +173,6 @@ std::string known_otherwise(const std::string& word) {
       {"swarm", "headroom run --detach -- COMMAND for each job"},
       {"start", "headroom train --dry-run, then headroom train"},
       {"launch", "headroom run --count N -- torchrun --nproc-per-node N train.py"},
-      {"predict", "headroom estimate MODEL"},
-      {"status", "headroom, or headroom who"},
-      {"kill", "headroom clean"},
   };
   const auto found = instead.find(word);
   return found == instead.end() ? "" : "; try " + found->second;
