@@ -12,9 +12,7 @@ import unittest
 import programs
 
 FOLDER = programs.HERE / "advice"
-HERE = programs.HERE
 
-# What a user writes in place of what: by program and change. "" of a change: nothing to change, and that is said.
 SECOND = "        if number % 2 == 0:\n            optimizer.step()\n            optimizer.zero_grad()\n"
 EIGHT_BIT = [("import torch\n", "import torch\nfrom bitsandbytes.optim import AdamW8bit\n"),
              ("torch.optim.AdamW(", "AdamW8bit(")]
@@ -24,6 +22,8 @@ CHECKPOINT = ("import torch\n", "import torch\nfrom torch.utils.checkpoint impor
 BF16 = "with torch.autocast('cuda', torch.bfloat16):\n"
 CLASSIFY = "        loss = nn.functional.cross_entropy(net(x.cuda()), labels.cuda())\n"
 
+# What a user writes in place of what, by program and change. "": the program has nothing to change, and the answer
+# says so.
 BY_HAND = {
     "mlp": {
         "checkpointing": [CHECKPOINT, ("x = block(x)", "x = checkpoint(block, x, use_reentrant=False)")],
@@ -157,7 +157,6 @@ def changed(source, replacements):
 class Advice(unittest.TestCase):
     def check(self, name):
         source = (FOLDER / f"{name}.py").read_text()
-        whole, advised = None, {}
         changes = {change: made for change, made in BY_HAND[name].items() if made}
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             runs = {change: pool.submit(rehearsed, changed(source, made)) for change, made in changes.items()}
