@@ -10,6 +10,7 @@ import unittest
 
 import torch
 from torch import nn
+from torch.testing._internal.two_tensor import TwoTensor
 
 import headroom
 from face_test import GIB, Net
@@ -297,6 +298,24 @@ class Estimates(unittest.TestCase):
                 headroom.dry_run(lambda: None, device=2)
             with self.assertRaisesRegex(headroom.UsageError, "a step, a function"):
                 headroom.dry_run(3)
+
+
+class WeightsInParts(unittest.TestCase):
+    """torchao's and bitsandbytes' quantised modules failed with an inner error of the library."""
+
+    def test_a_wrapper_of_tensors_is_copied_part_by_part(self):
+        net = nn.Linear(256, 256, bias=False)
+        net.weight = nn.Parameter(TwoTensor(net.weight.data, net.weight.data.clone()), requires_grad=False)
+        report = headroom.estimate(net.eval(), torch.randn(4, 256))
+        self.assertEqual(report.at_peak.parameters, 2 * 256 * 256 * 4)
+        self.assertEqual(net.weight.a.device.type, "cpu")
+
+    def test_layers_that_only_cuda_runs_are_refused_with_a_way_out(self):
+        for name, bits in (("Linear8bitLt", "8bit"), ("Linear4bit", "4bit"), ("LinearNF4", "4bit")):
+            layer = type(name, (nn.Linear,), {"__module__": "bitsandbytes.nn.modules"})
+            for model in (nn.Sequential(layer(8, 8)), lambda: nn.Sequential(layer(8, 8))):
+                with self.assertRaisesRegex(headroom.UsageError, f"bitsandbytes' {name}.*--quantize {bits} "):
+                    headroom.estimate(model, torch.randn(2, 8))
 
 
 if __name__ == "__main__":

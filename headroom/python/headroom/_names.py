@@ -15,7 +15,8 @@ _UNDONE = ("a training step in Python that is undone and run again after an out-
 _IN_CPP = ("it is in the C++ library (headroom/train/step.h), and on the command line as `headroom train`; in Python "
            f"try {_FROM_ITS_START}")
 _ELSEWHERE = {
-    **dict.fromkeys(("guard", "Guard", "protect", "protected", "oom_guard", "OOMGuard", "OomGuard", "lossless"), _UNDONE),
+    **dict.fromkeys(("guard", "Guard", "protect", "protected", "oom_guard", "OOMGuard", "OomGuard", "lossless"),
+                    _UNDONE),
     **dict.fromkeys(("Step", "Trainer", "Plan", "Ladder", "train"), _IN_CPP),
     "spill": "it does not exist yet; try headroom.find_max_batch_size for a batch that fits",
     "rehearse": "it is a command: headroom rehearse -- python train.py; in a program try headroom.as_cuda(\"H100\")",

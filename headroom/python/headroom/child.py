@@ -23,7 +23,7 @@ import torch
 from torch import nn
 
 from headroom import _backend, _engine, simulation
-from headroom.card import cards
+from headroom.card import cards, shows_cuda
 from headroom.errors import UnavailableError, UsageError
 
 try:
@@ -196,7 +196,8 @@ def _bytes(value: Any) -> bytes:
                 return _shape, (value.shape, value.stride(), value.dtype, value.requires_grad,
                                 type(value))
             if on_cpu and not value.requires_grad:
-                return self.otherwise(value)
+                # In a rehearsal torch.save, by which torch pickles, writes no data.
+                return (_of_bytes, (_raw(value), value.shape, value.dtype)) if shows_cuda() else self.otherwise(value)
             return _values, (value.detach().cpu(), value.requires_grad)
 
     file = io.BytesIO()
@@ -209,6 +210,14 @@ def _shape(shape: torch.Size, stride: tuple[int, ...], dtype: torch.dtype, requi
     made = torch.empty_strided(shape, stride, dtype=dtype, device="meta")
     return nn.Parameter(made, requires_grad) if kind is nn.Parameter else \
         made.requires_grad_(requires_grad)
+
+
+def _raw(tensor: torch.Tensor) -> bytes:
+    return tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+
+
+def _of_bytes(raw: bytes, shape: torch.Size, dtype: torch.dtype) -> torch.Tensor:
+    return torch.frombuffer(bytearray(raw), dtype=dtype).reshape(shape) if raw else torch.empty(shape, dtype=dtype)
 
 
 def _values(values: torch.Tensor, requires_grad: bool) -> torch.Tensor:

@@ -9,9 +9,10 @@ from typing import Any, Callable, Iterator, Union
 import torch
 from torch import nn
 from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from headroom.errors import UsageError
-from headroom.moving import moved
+from headroom.moving import in_parts, moved
 
 Model = Union[nn.Module, Callable[[], nn.Module]]
 
@@ -46,13 +47,26 @@ def eagerly() -> Iterator[None]:
 
 
 def check_model(model: nn.Module, notes: list[str]) -> None:
-    """Adds a note about torch.compile; refuses modules of torch.jit."""
+    """Adds a note about torch.compile; refuses modules of torch.jit and those that only CUDA's kernels run."""
     if any(isinstance(one, torch.jit.ScriptModule) for one in model.modules()):
         raise UsageError("[estimate] expected a module in Python, received one that torch.jit has scripted or "
                          "traced; try the module that it was made from")
+    for one in model.modules():
+        _check_bitsandbytes(one)
     if any(_compiled(one) or one._compiled_call_impl is not None for one in model.modules()):
         add_once(notes, "The model ran as it is written, without torch.compile: these are the figures of "
                  "eager mode.")
+
+
+def _check_bitsandbytes(module: nn.Module) -> None:
+    """Its linear layers keep weights that only its own kernels for CUDA read."""
+    name = type(module).__name__
+    if type(module).__module__.startswith("bitsandbytes.nn") and "Linear" in name:
+        bits = "4bit" if "4" in name else "8bit"
+        raise UsageError(
+            f"[estimate] expected layers that PyTorch's operators run, received bitsandbytes' {name}, which needs "
+            "kernels of its own for CUDA; try torchao's quantize_(), whose layers run here, or in a shell "
+            f"`headroom estimate 7B --quantize {bits} --lora-rank 16`, which counts by formula")
 
 
 def add_once(notes: list[str], note: str) -> None:
@@ -68,8 +82,14 @@ def _twin(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
         made: Any = type(tensor)
         return made(requires_grad=tensor.requires_grad, device=device, dtype=tensor.dtype)
     if isinstance(tensor, nn.Parameter):
-        return nn.Parameter(torch.empty_like(tensor, device=device), requires_grad=tensor.requires_grad)
+        return nn.Parameter(_without_data(tensor.detach(), device), requires_grad=tensor.requires_grad)
     return moved(tensor, device)
+
+
+def _without_data(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    if is_traceable_wrapper_subclass(tensor):
+        return in_parts(tensor, lambda part: _without_data(part, device))
+    return torch.empty_like(tensor, device=device)
 
 
 def _held(model: nn.Module) -> Iterator[torch.Tensor]:

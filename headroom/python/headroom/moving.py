@@ -11,6 +11,7 @@ from typing import Any, Callable, Iterator, Optional
 import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 
 def moved(value: Any, device: torch.device, dtype: Optional[torch.dtype] = None) -> Any:
@@ -44,10 +45,20 @@ def moved(value: Any, device: torch.device, dtype: Optional[torch.dtype] = None)
 
 def _moved_tensor(value: torch.Tensor, device: torch.device,
                   dtype: Optional[torch.dtype]) -> torch.Tensor:
+    if is_traceable_wrapper_subclass(value):
+        return in_parts(value, lambda part: _moved_tensor(part, device, None))
     kind = dtype if dtype is not None and value.is_floating_point() else value.dtype
     if value.is_meta:
         return torch.empty_like(value, device=device, dtype=kind)
     return value.to(kind).to(device)
+
+
+def in_parts(wrapper: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+    """The same kind of wrapper, such as a quantised weight of torchao, over changed tensors."""
+    names, context = wrapper.__tensor_flatten__()
+    parts = {name: change(getattr(wrapper, name)) for name in names}
+    made: torch.Tensor = type(wrapper).__tensor_unflatten__(parts, context, wrapper.size(), wrapper.stride())
+    return made
 
 
 def has_to(value: Any) -> bool:
@@ -116,6 +127,22 @@ def _drawing_on_the_host() -> Iterator[None]:
     """Draws on the host, and restores the state of its random numbers afterwards."""
     with torch.random.fork_rng(devices=[]), _OnHost():
         yield
+
+
+@contextlib.contextmanager
+def lengths_on_the_host() -> Iterator[None]:
+    """Packing a sequence takes its lengths from the host. A batch is moved to the card as a whole, so they are
+    brought back there; a card knows the values of such small tensors."""
+    pack = torch._VF._pack_padded_sequence  # type: ignore[attr-defined]
+
+    def packed(x: torch.Tensor, lengths: torch.Tensor, *more: Any) -> Any:
+        return pack(x, lengths.cpu(), *more)
+
+    torch._VF._pack_padded_sequence = packed  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        del torch._VF._pack_padded_sequence  # type: ignore[attr-defined]
 
 
 def makes_a_batch(batch: Any) -> bool:

@@ -4,16 +4,17 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, Callable, Iterator, Optional, Union
+from typing import Any, Callable, Iterable, Iterator, Optional, Union
 
 import torch
 from torch import nn
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from headroom import hints
 from headroom.card import card_of
 from headroom.errors import UsageError
 from headroom.models import Model, add_once, eagerly, is_frozen, materialize, model_on
-from headroom.moving import batch_on, tensors_of
+from headroom.moving import batch_on, lengths_on_the_host, tensors_of
 from headroom.optimizers import Like, MakeOptimizer, optimizer_for
 
 Loss = Callable[[nn.Module, Any], torch.Tensor]
@@ -29,8 +30,17 @@ def subject_of(step: Callable[[], Any], model: Optional[nn.Module], inputs: list
     embedding."""
     if model is None:
         return step, [], [], inputs, states or []
-    return (step, list(model.named_parameters(remove_duplicate=False)),
-            list(model.named_buffers(remove_duplicate=False)), inputs, states or [])
+    return (step, list(_plain(model.named_parameters(remove_duplicate=False))),
+            list(_plain(model.named_buffers(remove_duplicate=False))), inputs, states or [])
+
+
+def _plain(named: Iterable[tuple[str, torch.Tensor]]) -> Iterator[tuple[str, torch.Tensor]]:
+    """A wrapper, such as a quantised weight, as the tensors that it is made of."""
+    for name, tensor in named:
+        if is_traceable_wrapper_subclass(tensor):
+            yield from _plain((f"{name}.{part}", getattr(tensor, part)) for part in tensor.__tensor_flatten__()[0])
+        else:
+            yield name, tensor
 
 
 def output_of(model: nn.Module, batch: Any) -> Any:
@@ -126,7 +136,7 @@ class Training:
     def subject(self, batch: Any, device: torch.device, notes: list[str]) -> Subject:
         """The subject on the device. Appends to the notes."""
         card_of(device)._card.assume_true = self.assume
-        with hints.added():
+        with hints.added(), lengths_on_the_host():
             model = model_on(self.model, device, notes)
             dtype = DTYPES.get(self.precision or "")
             if dtype is not None:
@@ -148,7 +158,7 @@ class Training:
         forward = passes(model, inputs, self.loss)
 
         def step() -> None:
-            with hints.added(), cast_to(self.precision or ""):
+            with hints.added(), lengths_on_the_host(), cast_to(self.precision or ""):
                 forward()
 
         return step, []
@@ -158,7 +168,7 @@ class Training:
 
         def step() -> None:
             optimizer.zero_grad()
-            with hints.added(), eagerly():
+            with hints.added(), eagerly(), lengths_on_the_host():
                 with cast_to(self.precision or ""):
                     loss = self.loss(model, inputs)
                 if not isinstance(loss, torch.Tensor):
