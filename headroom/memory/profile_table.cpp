@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "headroom/base/text.h"
+#include "headroom/base/wrap.h"
 #include "headroom/memory/detail/profile_order.h"
 #include "headroom/memory/profile.h"
 
@@ -165,7 +166,10 @@ std::string table(const Profile& profile, const ProfileView& view, std::size_t w
     const std::string shapes = view.group_by == GroupBy::shape ? shapes_text(row.shapes) : "";
     if (!shapes.empty()) text += "  " + cut_in_the_middle(shapes, names + figures - 2) + '\n';
   }
-  return text + footer(profile, view, shown.size(), all);
+  const std::string below = footer(profile, view, shown.size(), all);
+  for (const std::string_view line : split(trim(below), '\n'))
+    text += wrapped(line, "", "  ", static_cast<int>(width));
+  return text;
 }
 
 }  // namespace headroom::memory

@@ -4,6 +4,7 @@
 
 #include <set>
 
+#include "headroom/base/wrap.h"
 #include "tests/cli/headroom_process.h"
 
 namespace headroom::testing {
@@ -45,6 +46,19 @@ TEST(Cards, FitsInto80Cells) {
   const World world;
   for (const std::string& line : lines_of(world.headroom({"cards"}).out))
     EXPECT_LE(line.size(), 90U) << line;
+}
+
+// They ran over the edge of 60 columns: figures are never cut.
+TEST(Tables, GoOnBelowWhereTheWidthEnds) {
+  World world;
+  world.set("COLUMNS", "60");
+  for (const Arguments& command :
+       {Arguments{"models"}, Arguments{"cards"}, Arguments{"models", "--gpus", "RTX 4090"}}) {
+    const Outcome outcome = world.headroom(command);
+    EXPECT_THAT(outcome.out, HasSubstr("4-bit")) << "the last columns are there, too";
+    for (const std::string& line : lines_of(outcome.out))
+      EXPECT_LE(cells(line), 60U) << command[0] << ": " << line;
+  }
 }
 
 TEST(Models, HasEveryKeyOfTheContractForTheSevenSizes) {

@@ -32,9 +32,11 @@ Terminal describe(int descriptor) {
   winsize size{};
   if (terminal.is_terminal && ::ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
     terminal.width = size.ws_col;
+    terminal.has_width = true;
   } else if (const auto columns = to_integer(environment("COLUMNS").value_or(""));
              columns && *columns > 0) {
     terminal.width = static_cast<int>(std::min<long long>(*columns, 1000));
+    terminal.has_width = true;
   }
   return terminal;
 }
@@ -131,7 +133,7 @@ void print_error(std::string_view text) {
 std::string in_lines(std::string_view text, std::string_view first, std::string_view next,
                      const Terminal& terminal) {
   constexpr int kEndless = 1'000'000;
-  return wrapped(text, first, next, terminal.is_terminal ? terminal.width - 1 : kEndless);
+  return wrapped(text, first, next, terminal.has_width ? terminal.width - 1 : kEndless);
 }
 
 std::string fitted(std::string_view text, std::size_t width, const Terminal& terminal) {
@@ -167,6 +169,23 @@ void narrow(std::vector<std::size_t>& widths, const std::vector<Column>& columns
   }
 }
 
+// The columns of each part of a table that is too wide: the first one, and others as far as there
+// is room.
+std::vector<std::vector<std::size_t>> parts_of(const std::vector<std::size_t>& widths,
+                                               std::size_t room) {
+  std::vector<std::vector<std::size_t>> parts{{0}};
+  std::size_t line = widths[0];
+  for (std::size_t i = 1; i < widths.size(); ++i) {
+    if (line + 2 + widths[i] > room && parts.back().size() > 1) {
+      parts.push_back({0});
+      line = widths[0];
+    }
+    parts.back().push_back(i);
+    line += 2 + widths[i];
+  }
+  return parts;
+}
+
 }  // namespace
 
 std::string table(const std::vector<Column>& columns,
@@ -176,11 +195,13 @@ std::string table(const std::vector<Column>& columns,
   for (const auto& row : rows)
     for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], cells(row[i]));
 
-  if (terminal.is_terminal) narrow(widths, columns, static_cast<std::size_t>(terminal.width));
+  constexpr std::size_t kEndless = 1'000'000;
+  const auto room = terminal.has_width ? static_cast<std::size_t>(terminal.width) : kEndless;
+  narrow(widths, columns, room);
 
-  const auto line = [&](const auto& text_of) {
+  const auto line = [&](const std::vector<std::size_t>& part, const auto& text_of) {
     std::string out;
-    for (std::size_t i = 0; i < columns.size(); ++i) {
+    for (const std::size_t i : part) {
       const std::string text = fitted(text_of(i), widths[i], terminal);
       const std::string padding(widths[i] - cells(text), ' ');
       out += (i == 0 ? "" : "  ") + (columns[i].right ? padding + text : text + padding);
@@ -188,9 +209,12 @@ std::string table(const std::vector<Column>& columns,
     while (out.ends_with(' ')) out.pop_back();
     return out;
   };
-  std::string out =
-      terminal.paint(line([&](std::size_t i) { return columns[i].title; }), Colour::bold) + "\n";
-  for (const auto& row : rows) out += line([&](std::size_t i) { return row[i]; }) + "\n";
+  std::string out;
+  for (const auto& part : parts_of(widths, room)) {
+    const std::string titles = line(part, [&](std::size_t i) { return columns[i].title; });
+    out += (out.empty() ? "" : "\n") + terminal.paint(titles, Colour::bold) + "\n";
+    for (const auto& row : rows) out += line(part, [&](std::size_t i) { return row[i]; }) + "\n";
+  }
   return out;
 }
 

@@ -18,6 +18,7 @@ struct Terminal {
   bool colour = false;
   bool unicode = false;
   int width = 80;
+  bool has_width = false;  // a terminal's, or in COLUMNS; otherwise tables are as wide as they are
 
   [[nodiscard]] std::string paint(std::string_view text, Colour colour) const;
 
@@ -59,8 +60,9 @@ void print_error(std::string_view text);
 [[nodiscard]] std::string fitted(std::string_view text, std::size_t width,
                                  const Terminal& terminal);
 
-// Pads columns to their widest entry, two blanks apart. `right` marks numbers. If the terminal is
-// too narrow, text columns are cut, numbers never.
+// Pads columns to their widest entry, two blanks apart. `right` marks numbers. If the width is too
+// narrow, text columns are cut, numbers never: what has no room follows below, behind the first
+// column once more.
 struct Column {
   std::string title;
   bool right = false;

@@ -49,7 +49,11 @@ inline Picture big_picture() {
 }
 
 inline Canvas canvas(int width, int height, bool unicode = true) {
-  return {.terminal = {.is_terminal = true, .colour = true, .unicode = unicode, .width = width},
+  return {.terminal = {.is_terminal = true,
+                       .colour = true,
+                       .unicode = unicode,
+                       .width = width,
+                       .has_width = true},
           .height = height,
           .now = Clock::now()};
 }

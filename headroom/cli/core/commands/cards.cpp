@@ -86,7 +86,7 @@ ExitCode run_cards(const CardsOptions& options) {
   std::vector<std::vector<std::string>> rows;
   for (const auto* card : cards) rows.push_back(row_of(*card));
   const Terminal terminal = standard_output();
-  const int width = terminal.is_terminal ? terminal.width - 1 : 90;
+  const int width = terminal.has_width ? terminal.width - 1 : 90;
   print(table("card|>GiB|>GB/s|>bf16|>fp32|>NVLink|>train|>LoRA|>4-bit|>run 16|>run 4", rows,
               terminal) +
         wrapped("Memory as the driver reports it; dense TFLOP/s as training uses them; NVLink in "

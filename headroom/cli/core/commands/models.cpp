@@ -151,13 +151,17 @@ ExitCode run_models(const ModelsOptions& options) {
   const Terminal terminal = standard_output();
   const auto room = room_of(options);
   std::string out = "Weights\n" + weights_table(terminal);
-  out += fmt::format("\nTraining on one GPU in GiB, batch {} of {} tokens, by formula\n",
-                     batch.batch, batch.seq);
+  out +=
+      "\n" + in_lines(fmt::format("Training on one GPU in GiB, batch {} of {} tokens, by formula",
+                                  batch.batch, batch.seq),
+                      "", "  ", terminal);
   out += training_table(batch, room, terminal) + shorter_rows(batch);
   if (room)
-    out += fmt::format(
-        "\n{} fits into {} (usable, less a context and a margin of 5 %, at least 512 MiB)\n",
-        terminal.unicode ? "✓" : "+", to_string(*room));
+    out +=
+        "\n" + in_lines(fmt::format("{} fits into {} (usable, less a context and a margin of 5 %, "
+                                    "at least 512 MiB)",
+                                    terminal.unicode ? "✓" : "+", to_string(*room)),
+                        "", "  ", terminal);
   print(out);
   return kOk;
 }

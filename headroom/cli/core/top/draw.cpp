@@ -18,7 +18,7 @@ std::string clock_text(WallTime when) {
 
 Line title_line(const Picture& picture, const Canvas& canvas) {
   Terminal plain = canvas.terminal;
-  plain.is_terminal = plain.colour = false;  // as one line
+  plain.is_terminal = plain.has_width = plain.colour = false;  // as one line
   gpu::Machine machine = picture.machine;
   constexpr int kWithDriver = 92;  // on a narrower screen the free memory is worth more
   if (plain.width < kWithDriver) machine.driver.reset(), machine.cuda_driver.reset();

@@ -47,7 +47,7 @@ Changes changes_text(const std::vector<Technique>& changes, const gpu::Simulated
 bool has_room_for(const std::string& text, const Terminal& terminal) {
   const auto width = static_cast<std::size_t>(terminal.width);
   const auto lines = split(text, '\n');
-  return !terminal.is_terminal || std::all_of(lines.begin(), lines.end(), [&](const auto& line) {
+  return !terminal.has_width || std::all_of(lines.begin(), lines.end(), [&](const auto& line) {
     return cells(line) <= width;
   });
 }
@@ -79,7 +79,7 @@ std::string techniques_text(const std::vector<Technique>& techniques,
                     one.changes_training ? "yes" : "no", one.can_run ? "" : "not yet", one.option});
   }
   Terminal endless = terminal;
-  endless.is_terminal = false;
+  endless.has_width = false;
   const std::string title = "\nWhat saves memory here, by formula\n";
   const std::string text = table({{"technique"},
                                   {"needs", true},

@@ -21,10 +21,10 @@ memory::ProfileView view_of(const Json& request) {
           .group_by = memory::group_named(request.at("group_by").get<std::string>())};
 }
 
-// A pipe or file has no width.
+// A pipe or file has no width, unless COLUMNS gives one.
 std::size_t table_width() {
   const Terminal terminal = standard_output();
-  return terminal.is_terminal ? static_cast<std::size_t>(std::clamp(terminal.width, 60, 100)) : 100;
+  return terminal.has_width ? static_cast<std::size_t>(std::clamp(terminal.width, 60, 100)) : 100;
 }
 
 Json device_json(const gpu::SimulatedCard& card) {
@@ -51,8 +51,9 @@ Json document(const TrainingProfile& found, const model::NamedModel& model,
 
 std::string text(const TrainingProfile& found, const std::string& model,
                  const gpu::SimulatedCard& card, const memory::ProfileView& view) {
-  std::string text = model + ", " + settings_text(found.settings) + ": " +
-                     counted(found.settings.steps, "step") + " on " + card.name + "\n";
+  std::string text = wrapped(model + ", " + settings_text(found.settings) + ": " +
+                                 counted(found.settings.steps, "step") + " on " + card.name,
+                             "", "  ", static_cast<int>(table_width()));
   if (!found.fits) text += "It does not fit there: the figures are of a card without limit.\n";
   return text + "\n" + memory::table(found.profile, view, table_width());
 }
