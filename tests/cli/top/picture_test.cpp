@@ -15,6 +15,7 @@ using namespace gpu::fixtures;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 Look look_at(std::vector<gpu::Card> cards) {
   return look_at_sample(machine_of(std::move(cards)), {}, {});
@@ -74,6 +75,24 @@ TEST(TopPicture, AdvisesToEndWhatIsLeftOverWhileAJobWaits) {
               AllOf(HasSubstr("PID " + std::to_string(child.pid()) + " (stopped) holds 20.00 GiB"),
                     HasSubstr("press e")));
   EXPECT_EQ(picture.waiting.size(), 1U);
+}
+
+// Started with `&`, a training at work was called an orphan right below its own step, and the
+// advice was to end it.
+TEST(TopPicture, ATrainingThatStepsIsNotLeftOver) {
+  FakeProc proc;
+  proc.add({.pid = 50, .parent = 1, .command = "headroom-engine train"});
+  gpu::Card full = card(0, 20_GiB);
+  full.processes = {of({50, 1000}, 20_GiB)};
+  Look look = look_at({full});
+  lease::Waiter waiter;
+  waiter.wish = {.need = 10_GiB, .cards = {full.uuid}};
+  look.leases.waiting = {waiter};
+  watch::JobStatus job{.pid = 50, .start_ticks = 1000, .what = "train gpt-tiny", .step = 6};
+  EXPECT_THAT(picture_of(look, {job}, proc.table()).advice, HasSubstr("PID 50 (orphan)"))
+      << "it has published nothing for long";
+  job.updated = std::chrono::system_clock::now();
+  EXPECT_THAT(picture_of(look, {job}, proc.table()).advice, Not(HasSubstr("press e")));
 }
 
 TEST(TopPicture, LeavesTheAgesOfCardsToTheScreen) {

@@ -10,6 +10,7 @@
 #include "headroom/base/json.h"
 #include "headroom/base/text.h"
 #include "headroom/cli/core/end_idle.h"
+#include "headroom/cli/core/holders_at_work.h"
 #include "headroom/cli/core/lease_report.h"
 #include "headroom/cli/core/leftovers.h"
 #include "headroom/cli/core/look.h"
@@ -136,7 +137,9 @@ std::string report_text(const Look& look, const std::vector<gpu::HolderReport>& 
 ExitCode run_clean(const CleanOptions& options) {
   const ProcessTable processes;
   const Look look = look_at_machine(options.gpus, {.activity = true, .keep_sampling = false});
-  const auto reports = explain_holders(look.machine, processes, options.force);
+  const auto reports =
+      holders_of(look.machine, watch::job_statuses(watch::status_folder(), processes), processes,
+                 options.force);
   // Rejects a wrong PID before any change.
   auto to_end = named_holders(options.end, reports, processes);
   const Terminal terminal = standard_output();

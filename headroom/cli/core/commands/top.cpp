@@ -13,6 +13,7 @@
 #include "headroom/base/error.h"
 #include "headroom/base/file.h"
 #include "headroom/base/interrupt.h"
+#include "headroom/cli/core/holders_at_work.h"
 #include "headroom/cli/core/registry.h"
 #include "headroom/cli/core/top/draw.h"
 #include "headroom/cli/core/top/ending.h"
@@ -164,7 +165,7 @@ bool Top::heed_keys(FullScreen& screen) {
 
 void Top::explain() {
   controls_.explanation = {};
-  for (const auto& report : explain_holders(picture_->machine, processes_, false))
+  for (const auto& report : holders_of(picture_->machine, watch::job_statuses(), processes_, false))
     if (report.process == controls_.to_end->process && report.card == controls_.to_end->uuid)
       controls_.explanation = {to_string(report.holder_class), report.why, report.action};
 }

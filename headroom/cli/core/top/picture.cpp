@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "headroom/base/text.h"
-#include "headroom/gpu/holders.h"
+#include "headroom/cli/core/holders_at_work.h"
 #include "headroom/watch/gpus_json.h"
 
 namespace headroom::cli {
@@ -51,13 +51,14 @@ std::vector<ProcessRow> rows_of(const Look& look, const std::vector<watch::JobSt
 // ---- Advice ----
 
 // Memory that a left-over process of this user keeps from a waiting job.
-std::string end_what_is_left_over(const Picture& picture, const ProcessTable& processes) {
+std::string end_what_is_left_over(const Picture& picture, const std::vector<watch::JobStatus>& jobs,
+                                  const ProcessTable& processes) {
   if (picture.waiting.empty()) return {};
   const auto wanted = [&](const gpu::Uuid& card) {
     const auto& cards = picture.waiting[0].waiter.wish.cards;
     return std::find(cards.begin(), cards.end(), card) != cards.end();
   };
-  for (const auto& report : gpu::explain_holders(picture.machine, processes, false)) {
+  for (const auto& report : holders_of(picture.machine, jobs, processes, false)) {
     const bool left_over = report.holder_class == gpu::HolderClass::orphan ||
                            report.holder_class == gpu::HolderClass::stopped;
     if (!left_over || !report.process || !wanted(report.card)) continue;
@@ -102,9 +103,9 @@ std::string move_what_survived(const Picture& picture) {
   return {};
 }
 
-std::string advice_for(const Picture& picture, const gpu::Advice& general,
-                       const ProcessTable& processes) {
-  if (std::string advice = end_what_is_left_over(picture, processes); !advice.empty())
+std::string advice_for(const Picture& picture, const std::vector<watch::JobStatus>& jobs,
+                       const gpu::Advice& general, const ProcessTable& processes) {
+  if (std::string advice = end_what_is_left_over(picture, jobs, processes); !advice.empty())
     return advice;
   if (std::string advice = move_what_survived(picture); !advice.empty()) return advice;
   return general.lines.empty() ? "" : general.lines.front();
@@ -122,7 +123,7 @@ Picture picture_of(Look look, const std::vector<watch::JobStatus>& jobs,
   std::erase_if(picture.warnings, &watch::tells_age);
   std::erase(picture.warnings, look.machine.why_no_driver);
   picture.machine = std::move(look.machine);
-  picture.advice = advice_for(picture, look.advice, processes);
+  picture.advice = advice_for(picture, jobs, look.advice, processes);
   return picture;
 }
 
