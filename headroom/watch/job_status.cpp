@@ -166,7 +166,12 @@ std::filesystem::path status_folder() {
 JobStatusPublisher::JobStatusPublisher(const fs::path& folder)
     : self_(this_process()),
       file_(folder /
-            (std::to_string(self_.pid) + "-" + std::to_string(self_.start_ticks) + ".json")) {}
+            (std::to_string(self_.pid) + "-" + std::to_string(self_.start_ticks) + ".json")) {
+  try {
+    (void)job_statuses(folder);
+  } catch (const std::exception&) {  // they stay until the next reader
+  }
+}
 
 JobStatusPublisher::~JobStatusPublisher() {
   if (written_ && ::getpid() == self_.pid) ::unlink(file_.c_str());

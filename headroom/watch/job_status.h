@@ -46,6 +46,7 @@ struct JobStatus {
 // because a full disk takes no status. Threads: one at a time.
 class JobStatusPublisher {
  public:
+  // Removes the files of processes that have ended.
   explicit JobStatusPublisher(const std::filesystem::path& folder = status_folder());
   ~JobStatusPublisher();  // removes the file
   JobStatusPublisher(const JobStatusPublisher&) = delete;

@@ -72,6 +72,27 @@ TEST_F(Detached, AreListed) {
   EXPECT_EQ(wrong.exit_code, 64);
 }
 
+// A job that waited for a card was listed as "runs", and a command of several lines broke the table.
+TEST_F(Detached, AJobThatWaitsIsListedAsWaiting) {
+  const auto holder = world_.start({"run", "--need", "20GiB", "--gpus", "sim:1x24GiB@lab", "--",
+                                    "sh", "-c", "echo here; exec sleep 1000"});
+  ASSERT_TRUE(holder->until([](const Running& one) { return one.out() == "here\n"; }));
+  const Outcome started =
+      world_.headroom({"run", "--detach", "--need", "20GiB", "--gpus", "sim:1x24GiB@lab", "--",
+                       "sh", "-c", "true\ntrue"});
+  ASSERT_EQ(started.exit_code, 0) << started.err;
+  const auto poll = world_.start_program({"sleep", "1000"});
+  EXPECT_TRUE(poll->until([&](const Running&) {
+    return world_.headroom({"attach", "--json"}).json()["jobs"][0]["state"] == "waits";
+  }));
+  const std::string list = world_.headroom({"attach"}).out;
+  EXPECT_THAT(lines_of(list), SizeIs(2)) << list;
+  EXPECT_THAT(list, HasSubstr("waits"));
+  const Json job = world_.headroom({"attach", "--json"}).json()["jobs"][0];
+  ::kill(job["pid"].get<pid_t>(), SIGTERM);
+  EXPECT_NE(world_.headroom({"attach", job["id"].get<std::string>()}).exit_code, 0);
+}
+
 TEST_F(Detached, AKilledJobIsNotTakenForRunning) {
   const std::string id = detach("echo first; " + gate());
   const Json job = world_.headroom({"attach", "--json"}).json()["jobs"][0];

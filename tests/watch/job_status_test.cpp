@@ -86,6 +86,14 @@ TEST_F(JobStatuses, AreGoneWithTheirPublisher) {
   EXPECT_TRUE(std::filesystem::is_empty(folder()));
 }
 
+// Forty files of killed trainings lay there: only `top` and `clean` removed them.
+TEST_F(JobStatuses, OfKilledTrainingsGoWhenTheNextOneBegins) {
+  const auto file = published_by({99'999'999, 7}, [](Json&) {});
+  ASSERT_TRUE(std::filesystem::exists(file));
+  const JobStatusPublisher next(folder());
+  EXPECT_FALSE(std::filesystem::exists(file));
+}
+
 TEST_F(JobStatuses, AreWrittenOnceASecond) {
   JobStatusPublisher publisher(folder());
   publisher.publish({.step = 1}, begin_);

@@ -69,9 +69,9 @@ void remove_shared_memory(const ProcessTable& processes, const fs::path& folder,
   const auto mapped = mapped_files(processes, folder);
   if (!mapped) {
     leftovers.done.push_back(
-        std::string("left shared memory alone: other users' processes may use it, and ") +
-        (::geteuid() == 0 ? "this process may not look into some of them"
-                          : "only root can see that"));
+        std::string("left shared memory alone: other users' processes may use it, ") +
+        (::geteuid() == 0 ? "and some do not show what they have mapped"
+                          : "and only root can see that"));
     return;
   }
   std::error_code error;

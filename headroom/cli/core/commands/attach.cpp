@@ -4,6 +4,7 @@
 
 #include <array>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "headroom/base/error.h"
 #include "headroom/base/interrupt.h"
@@ -12,6 +13,7 @@
 #include "headroom/cli/core/registry.h"
 #include "headroom/cli/core/terminal.h"
 #include "headroom/job/detached.h"
+#include "headroom/lease/ledger.h"
 
 namespace headroom::cli {
 namespace {
@@ -23,16 +25,27 @@ struct AttachOptions {
   bool json = false;
 };
 
-const char* state_of(const DetachedJob& job) {
-  return job.exit_code ? "ended" : job.is_running() ? "runs" : "was killed";
+// `waiting`: the processes that wait for a lease.
+const char* state_of(const DetachedJob& job, const std::set<pid_t>& waiting) {
+  if (job.exit_code) return "ended";
+  if (!job.is_running()) return "was killed";
+  return waiting.contains(job.supervisor.pid) ? "waits" : "runs";
 }
 
-Json document(const std::vector<DetachedJob>& jobs) {
+std::set<pid_t> waiting_now() {
+  std::set<pid_t> pids;
+  for (const lease::Waiter& waiter : lease::contents_now().waiting)
+    if (lease::is_this_pid_namespace(waiter.pid_namespace)) pids.insert(waiter.owner.pid);
+  return pids;
+}
+
+Json document(const std::vector<DetachedJob>& jobs, const std::set<pid_t>& waiting) {
   Json json{{"schema", 1}, {"jobs", Json::array()}};
   for (const DetachedJob& job : jobs)
     json["jobs"].push_back({{"id", job.id},
                             {"pid", job.supervisor.pid},
                             {"running", job.is_running()},
+                            {"state", state_of(job, waiting)},
                             {"exit_code", or_null(job.exit_code)},
                             {"started", utc_timestamp(job.started)},
                             {"command", job.command},
@@ -42,13 +55,16 @@ Json document(const std::vector<DetachedJob>& jobs) {
 
 ExitCode list(const AttachOptions& options) {
   const std::vector<DetachedJob> jobs = job::detached_jobs();
-  if (options.json) return print(to_line(document(jobs)) + "\n"), kOk;
+  const std::set<pid_t> waiting = waiting_now();
+  if (options.json) return print(to_line(document(jobs, waiting)) + "\n"), kOk;
   const Terminal terminal = standard_output();
   std::vector<std::vector<std::string>> rows;
   for (const DetachedJob& job : jobs)
-    rows.push_back({job.id, state_of(job), job.exit_code ? std::to_string(*job.exit_code) : "-",
+    rows.push_back({job.id, state_of(job, waiting),
+                    job.exit_code ? std::to_string(*job.exit_code) : "-",
                     local_timestamp(job.started).substr(0, 16),
-                    fitted(join(job.command, " "), terminal.is_terminal ? 32 : 60, terminal)});
+                    fitted(without_controls(join(job.command, " ")), terminal.is_terminal ? 32 : 60,
+                           terminal)});
   print(rows.empty() ? "There are no detached jobs.\n"
                      : table("job|state|>exit|started|command", rows, terminal));
   return kOk;

@@ -41,12 +41,11 @@ std::string ended_text(const lease::Claim& lease) {
 // Ends all of them or none: a wrong ID is reported before any change.
 ExitCode end(const EndOptions& options) {
   const auto directory = lease::Directory::existing();
-  std::vector<lease::Claim> leases;
-  {
-    const lease::Contents now = directory ? directory->contents() : lease::Contents{};
-    for (const std::string& id : options.ids) leases.push_back(named(id, now));
-  }
+  if (!directory) (void)named(options.ids.front(), {});
   const lease::Directory::Turn turn = directory->take_turn();
+  const lease::Contents now = turn.contents();
+  std::vector<lease::Claim> leases;
+  for (const std::string& id : options.ids) leases.push_back(named(id, now));
   Json ended = Json::array();
   for (const lease::Claim& lease : leases) {
     turn.end_lease(lease);
