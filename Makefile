@@ -4,7 +4,7 @@ JOBS ?= $(shell nproc)
 TSAN_OPTIONS = ignore_noninstrumented_modules=1:allocator_may_return_null=1:suppressions=$(CURDIR)/tests/build/tsan-suppressions.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test gpu-check settle trainers versions stress-lease stress-folder train-linear-flowers-robust train-lora-flowers-robust train-all-robust check survive rehearse-check peers fuzz-allocator bench format format-check lint asan tsan clang fuzz-readers docs docs-pictures dist wheel python clean
+.PHONY: help setup build demo test gpu-check settle trainers versions stress-lease stress-spread stress-folder train-linear-flowers-robust train-lora-flowers-robust train-all-robust check survive rehearse-check peers fuzz-allocator bench format format-check lint asan tsan clang fuzz-readers docs docs-pictures dist wheel python clean
 
 help: ## This list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | \
@@ -29,6 +29,9 @@ gpu-check: build ## What only a GPU can tell, a line a check; JSON=FILE keeps th
 stress-lease: build ## 64 processes take 1,000 leases each, a fifth is killed; 32 gangs on 8 cards
 	@build/bin/lease_stress --processes 64 --rounds 1000
 	@build/bin/lease_stress --processes 32 --rounds 50 --cards 8 --kill 5
+
+stress-spread: build ## 8 and 20 trainings started together on 8 shared cards, 50 times
+	@tests/train/spread.py build/bin/headroom --rounds 50
 
 train-linear-flowers-robust: build ## A linear probe on Flowers-102; DATA=FOLDER, else a made-up set
 	@scripts/recipe.sh linear-flowers

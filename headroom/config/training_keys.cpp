@@ -217,7 +217,8 @@ std::vector<Key> memory_keys() {
                  "a time.")),
       choice("offload", {"none", "activations"}, "What is kept in host memory during a step."),
       share(Kind::share_or_bytes, "budget", "0.7",
-            "What parameters, gradients and optimizer states may take of a card: 0.7, 70%, 20GiB."),
+            "What parameters, gradients and optimizer states may take of a card: 0.7, 70%, 20GiB. "
+            "A given one refuses a run that takes more."),
       {.name = "margin",
        .kind = Kind::share_or_bytes,
        .effect = "What a plan leaves free of the card, if it can: 1GiB, 0.1, 10%. Default: 512MiB "
@@ -242,7 +243,9 @@ std::vector<Key> device_keys() {
       choice("device", {"auto", "cpu", "cuda:N", "sim:N"}, "The device; it overrides auto_device."),
       flag("allow_cpu", false, "Train on the CPU if no card has enough memory."),
       flag("wait_for_gpu", false, "Wait until a card has enough usable memory."),
-      count("min_gpu_memory_mb", "4000", 0, "Usable memory that a card must have, in MiB."),
+      count("min_gpu_memory_mb", "4000", 0,
+            "Usable memory that a card must have, in MiB. If it is not given, a run whose need is "
+            "known takes a card with that much."),
       between(0, 1e6, number("gpu_wait_timeout_minutes", "60", "Longest wait for a card.")),
       between(0.1, 86400,
               number("gpu_check_interval_seconds", "30", "Time between looks while waiting.")),

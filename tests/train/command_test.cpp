@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <csignal>
 #include <filesystem>
 
 #include "headroom/base/file.h"
@@ -417,20 +418,22 @@ TEST(TrainCommand, WithoutACardNamesTheCpu) {
 
 // ---- Several at once ----
 
-TEST(TrainCommand, TwoRunsOnASmallCardWaitForEachOther) {
+TEST(TrainCommand, ARunOnAFullCardWaitsForTheOther) {
   const TrainingWorld world;
-  const auto arguments = [&](const std::string& out) {
-    Arguments all = world.on_tokens(out, {"steps=60", "wait_for_gpu=true", "min_gpu_memory_mb=40",
-                                          "gpu_check_interval_seconds=0.1"});
+  const auto arguments = [&](const std::string& out, const std::string& steps) {
+    Arguments all =
+        world.on_tokens(out, {steps, "wait_for_gpu=true", "gpu_check_interval_seconds=0.1"});
     std::replace(all.begin(), all.end(), std::string("sim:1x64MiB"),
-                 std::string("sim:1x64MiB@shared"));
+                 std::string("sim:1x40MiB@shared"));
     return all;
   };
-  const auto first = world.start_training(arguments("first"));
-  const auto second = world.start_training(arguments("second"));
-  const Outcome one = first->wait(), other = second->wait();
-  EXPECT_EQ(weights_of(one), weights_of(other));
-  EXPECT_THAT(one.err + other.err, AllOf(HasSubstr("waiting"), HasSubstr("short by 16.0 MiB")));
+  const std::string alone = weights_of(world.train(arguments("alone", "steps=5")));
+  const auto first = world.start_training(arguments("first", "steps=1000000"));
+  ASSERT_TRUE(first->until_err_has("step 1/")) << first->err();
+  const auto second = world.start_training(arguments("second", "steps=5"));
+  EXPECT_TRUE(second->until_err_has("waiting")) << second->err();
+  first->signal(SIGTERM);
+  EXPECT_EQ(weights_of(second->wait()), alone);
 }
 
 TEST(TrainCommand, WithoutRoomItSaysBusy) {

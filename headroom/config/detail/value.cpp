@@ -104,7 +104,8 @@ std::optional<std::string> share_or_bytes_text(std::string_view text) {
   const auto share = share_of(text);
   if (share && *share > 0 && *share <= 1) return plain_number(*share);
   if (text.ends_with('%') || (share && *share <= 0)) return {};
-  (void)parse_amount(text, "config");
+  constexpr Bytes kLeast{1 << 20};  // no part of a card is planned more finely
+  if (parse_amount(text, "config") < kLeast) return {};
   return std::string(text);
 }
 

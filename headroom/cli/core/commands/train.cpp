@@ -15,6 +15,7 @@
 #include "headroom/cli/core/complaint.h"
 #include "headroom/cli/core/look.h"
 #include "headroom/cli/core/output_files.h"
+#include "headroom/cli/core/place_of_training.h"
 #include "headroom/cli/core/registry.h"
 #include "headroom/cli/core/start_engine.h"
 #include "headroom/cli/core/terminal.h"
@@ -23,8 +24,6 @@
 #include "headroom/cli/core/training_request.h"
 #include "headroom/config/help.h"
 #include "headroom/config/training_keys.h"
-#include "headroom/forecast/closed_form.h"
-#include "headroom/supervise/place_search.h"
 
 namespace headroom::cli {
 namespace {
@@ -70,19 +69,6 @@ gpu::Devices devices_of(const TrainOptions& options, const config::Resolved& con
   return devices;
 }
 
-// A dry run is made on a simulated card with the memory that the best real one has free.
-gpu::Devices stand_in_for(const gpu::Devices& devices, const config::Resolved& config) {
-  if (devices.kind == gpu::Devices::Kind::cpu || devices.kind == gpu::Devices::Kind::simulated)
-    return devices;
-  const Look look = look_at_machine(devices.text.empty() ? "auto" : devices.text);
-  Bytes most;
-  for (const gpu::Card& card : look.machine.cards)
-    most = std::max(most, gpu::usable_now(card).value_or(Bytes{}));
-  if (most > Bytes{})
-    return gpu::parse_devices("sim:1x" + std::to_string(most.count >> 20) + "MiB");
-  if (config.yes("allow_cpu")) return gpu::parse_devices("cpu");
-  throw UnavailableError(expectation("--gpus", "a card with free memory", "none",
-                                     "--gpus sim:1x24GiB, or allow_cpu=true"));
 }
 
 // What a run writes and reads at its end, or late, is looked at now.
@@ -109,115 +95,6 @@ void check_places(const TrainOptions& options, const config::Resolved& config) {
   if (::access(out.c_str(), W_OK) != 0) throw WriteError(write_failure(config.text("out"), errno));
 }
 
-// What the run wants of a card: the memory of its step by formula, with a tenth for its errors and
-// what every plan leaves free.
-Bytes memory_wanted(const config::Resolved& config, std::int64_t batch) {
-  const auto model = model_of(config);
-  model::Settings settings = settings_of(config, model.config);
-  settings.batch = std::min(settings.batch, batch);
-  const Bytes process = forecast::forecast_of(model.config, settings).process;
-  const Bytes with_errors{process.count + process.count / 10};
-  return std::max(with_errors, Bytes{config.whole("min_gpu_memory_mb") << 20});
-}
-
-// The plan as asked for, else as much as there is for the least micro-batch.
-supervise::PlaceAnswer find_place(const config::Resolved& config, supervise::PlaceSearch& search) {
-  const Bytes all = memory_wanted(config, config.whole("batch_size")),
-              least = memory_wanted(config, config.whole("min_batch_size"));
-  supervise::PlaceAnswer answer = search.find({.need = all});
-  if (answer.place || answer.outcome == supervise::Outcome::cancelled) return answer;
-  const Seconds timeout(config.yes("wait_for_gpu") ? 60 * config.number("gpu_wait_timeout_minutes")
-                                                   : 0);
-  const bool may_shrink = config.yes("auto_batch_size") && least < all;
-  return search.find(
-      {.need = may_shrink ? least : all, .is_known = !may_shrink, .timeout = timeout});
-}
-
-supervise::Orders orders_of(const config::Resolved& config, const gpu::Devices& devices) {
-  supervise::Orders orders;
-  orders.command = {"headroom", "train", job_of(config)};
-  orders.devices = devices;
-  orders.count = 1;
-  if (!config.yes("auto_device")) orders.order = gpu::Order::index;
-  orders.wait_interval = Seconds(config.number("gpu_check_interval_seconds"));
-  return orders;
-}
-
-void set_environment(const std::vector<std::string>& variables) {
-  for (const std::string& variable : variables) {
-    const std::size_t equals = variable.find('=');
-    ::setenv(variable.substr(0, equals).c_str(), variable.substr(equals + 1).c_str(), 1);
-  }
-}
-
-// The run's card, and the UUIDs of those that the engine sees, in its order.
-struct RunPlace {
-  int card = 0;
-  std::vector<std::string> uuids;
-};
-
-std::vector<std::string> uuids_of_box(const gpu::SimulatedBox& box) {
-  std::vector<std::string> uuids;
-  for (const gpu::Card& card : gpu::make_simulated_source(box)->open().cards)
-    uuids.push_back(to_string(card.uuid));
-  return uuids;
-}
-
-// The other cards after the run's own, for the case that this one has no room left.
-void show_others(const gpu::Card& own, supervise::PlaceSearch& search, RunPlace& place) {
-  if (own.slice || own.simulated) return;
-  std::string all = std::to_string(own.index);
-  for (const gpu::Card& card : search.fresh().cards) {
-    if (card.index == own.index || card.slice) continue;
-    all += "," + std::to_string(card.index);
-    place.uuids.push_back(to_string(card.uuid));
-  }
-  ::setenv("CUDA_VISIBLE_DEVICES", all.c_str(), 1);
-}
-
-// A card for the run, with the lease in this process, which the engine inherits. Nothing: the CPU.
-std::optional<RunPlace> place_of(const config::Resolved& config, const gpu::Devices& devices) {
-  if (devices.kind == gpu::Devices::Kind::cpu) return {};
-  const bool is_private = devices.kind == gpu::Devices::Kind::simulated && devices.box.name.empty();
-  if (is_private)
-    return RunPlace{static_cast<int>(config.number_in("device").value_or(0)),
-                    uuids_of_box(devices.box)};
-  ProgressLine line(30);
-  supervise::Listener listener;
-  listener.say = [&](const std::string& text) {
-    line.clear();
-    print_error("headroom train: " + text + "\n");
-  };
-  listener.waiting = [&](const gpu::WaitProgress& progress) {
-    line.show("waiting " + duration_text(progress.elapsed) + " of " +
-              duration_text(progress.timeout) + ": " + progress.selection.sentence);
-  };
-  const supervise::Orders orders = orders_of(config, devices);
-  // Static: the lease ends with the process, which becomes the engine's.
-  static std::unique_ptr<supervise::PlaceSearch> search;
-  search = std::make_unique<supervise::PlaceSearch>(orders, listener);
-  static supervise::PlaceAnswer answer;
-  answer = find_place(config, *search);
-  line.clear();
-  if (answer.outcome == supervise::Outcome::cancelled && !answer.place) std::exit(answer.exit_code);
-  if (answer.place) {
-    const gpu::Card& card = answer.place->cards.front().card;
-    set_environment(supervise::environment_of(*answer.place, devices, card.slice.has_value()));
-    RunPlace place{card.index, {to_string(card.uuid)}};
-    if (card.simulated) place.uuids = uuids_of_box(devices.box);
-    if (config.yes("auto_device") && !search->is_inside_lease()) show_others(card, *search, place);
-    return place;
-  }
-  if (config.yes("allow_cpu")) {
-    listener.tell(answer.sentence + "; training on the CPU instead");
-    return {};
-  }
-  if (answer.outcome == supervise::Outcome::no_cards)
-    throw UnavailableError(answer.sentence + ", or allow_cpu=true");
-  const bool may_wait = answer.waiting_helps && !config.yes("wait_for_gpu");
-  throw BusyError(answer.sentence + (may_wait ? "; try wait_for_gpu=true" : ""));
-}
-
 // ---- The command ----
 
 ExitCode run_train(const TrainOptions& options) {
@@ -229,8 +106,7 @@ ExitCode run_train(const TrainOptions& options) {
   const TrainingSettings settings =
       settings_for(sources_of(options), options.resume, options.eval_only);
   config::Resolved config = settings.config;
-  gpu::Devices devices = devices_of(options, config);
-  if (options.dry_run) devices = stand_in_for(devices, config);
+  const gpu::Devices devices = devices_of(options, config);
   const auto say = [](const std::string& line) { print_error("headroom train: " + line + "\n"); };
   if (!settings.goes_on)
     if (const auto variant = choose_variant(config, devices)) say(*variant);
@@ -248,18 +124,22 @@ ExitCode run_train(const TrainOptions& options) {
   const bool has_data =
       config.text("dataset") == "synthetic" || fs::exists(config.text("data_dir"));
   // The engine says what is expected in that folder, and needs no card for that.
-  const auto place = has_data ? place_of(config, devices) : std::nullopt;
+  DryPlace dry{devices};
+  if (options.dry_run) dry = dry_place(devices, config);
+  const auto place = has_data ? take_place(config, dry.devices) : std::nullopt;
   Json request{{"preset", options.preset},
                {"base", settings.sources.base ? Json(settings.sources.base->string()) : Json()},
                {"file", or_null(options.file)},
                {"overrides", options.words},
                {"chosen", Json::object()},
                {"goes_on", settings.goes_on},
-               {"gpus", !place                 ? "cpu"
-                        : devices.text.empty() ? "auto"
-                                               : devices.text},
+               {"gpus", !place                     ? "cpu"
+                        : dry.devices.text.empty() ? "auto"
+                                                   : dry.devices.text},
                {"card", place ? Json(place->card) : Json()},
                {"uuids", place ? place->uuids : std::vector<std::string>{}},
+               {"lease", place ? or_null(place->lease) : Json()},
+               {"usable_bytes", dry.usable ? Json(dry.usable->count) : Json()},
                {"resume", options.resume},
                {"dry_run", options.dry_run},
                {"eval_only", options.eval_only},

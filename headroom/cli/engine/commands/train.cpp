@@ -14,6 +14,7 @@
 #include "headroom/cli/core/training_folder.h"
 #include "headroom/cli/core/training_request.h"
 #include "headroom/cli/engine/commands.h"
+#include "headroom/cli/engine/train/budget.h"
 #include "headroom/cli/engine/train/known_plan.h"
 #include "headroom/cli/engine/train/loss_watch.h"
 #include "headroom/cli/engine/train/memory_wait.h"
@@ -28,7 +29,6 @@
 #include "headroom/cli/engine/train/training_status.h"
 #include "headroom/cli/engine/train/training_view.h"
 #include "headroom/forecast/closed_form.h"
-#include "headroom/forecast/policies.h"
 #include "headroom/gpu/catalogue.h"
 #include "headroom/libtorch/failure.h"
 #include "headroom/memory/count_cpu.h"
@@ -94,9 +94,14 @@ class Run {
   [[nodiscard]] train::TrainerOptions options();
   void begin();
   void save_result(const train::Trained& done);
-  void tell_of_budget();
+  [[nodiscard]] bool is_allowed_by_budget() {
+    return allows_budget(config_, data_.outputs, trainer_->step().device(), view_);
+  }
   void tell_of_injections();
   ExitCode show_plan();
+  [[nodiscard]] bool fits_when_alone();
+  [[nodiscard]] bool wait();
+  [[nodiscard]] PlanAnswer answer_beside_others();
   ExitCode evaluate();
   ExitCode train();
   void explain(const std::exception_ptr& failure);
@@ -140,13 +145,13 @@ void Run::make() {
                              if (!request_.at("dry_run").get<bool>()) explain(report);
                            });
   view_.say(job_.words);
-  setup_ = setup_of(config_, machine_.own);
   const bool images = trains_on_images(config_);
   std::optional<train::Batches> evaluation;
   if (data_.evaluation) evaluation = batches_of(data_.evaluation, images);
   effective_batch_ = data_.train->options().batch_size;
   trainer_.emplace(job_.model->module(), *job_.optimizer, train::objective_of(job_.model),
                    batches_of(data_.train, images), options(), std::move(evaluation));
+  setup_ = setup_of(config_, machine_.own, trainer_->step().usable());
 }
 
 train::TrainerOptions Run::options() {
@@ -158,10 +163,10 @@ train::TrainerOptions Run::options() {
   const std::int64_t steps = options.steps;
   step_options_ = step_options_of(config_, steps);
   step_options_.ladder.elsewhere = [this] { return machine_.others(config_); };
+  machine_.share.guide(step_options_, options.evaluation,
+                       [this] { return trainer_ ? trainer_->step().device() : machine_.own; });
   if (config_.yes("wait_for_gpu"))
-    step_options_.wait_for_memory = [this](const train::Failure&) {
-      return wait_for_memory(trainer_->step(), effective_batch_, config_, interrupt_, view_);
-    };
+    step_options_.wait_for_memory = [this](const train::Failure&) { return wait(); };
   options.step = step_options_;
   options.evaluate_every = config_.optional_whole("eval_every").value_or(0);
   options.patience = config_.whole("early_stop");
@@ -186,6 +191,7 @@ train::TrainerOptions Run::options() {
                                         duration_text(Seconds(now.seconds_left)));
                             losses_.hear(now.loss);
                             view_.show(now, peak());
+                            if (const auto news = machine_.share.news()) view_.say(*news);
                             status_->on_device(trainer_->step().device());
                             status_->show(now, effective_batch_);
                           },
@@ -227,10 +233,11 @@ void Run::begin() {
       step.set_plan(*plan);
       view_.say("the plan that worked last time: " + to_string(*plan));
     }
-  const PlanAnswer answer = plan_answer(step, effective_batch_);
+  const PlanAnswer answer = answer_beside_others();
   view_.say(to_string(answer));
   if (answer.needed) supervise::write_plan_report({*answer.needed, to_string(answer.plan)});
-  tell_of_budget();
+  if (!is_allowed_by_budget())
+    out_of_memory("the budget does not allow this run; nothing was trained");
 }
 
 void Run::save_result(const train::Trained& done) {
@@ -246,22 +253,6 @@ void Run::save_result(const train::Trained& done) {
   view_.say("weights in " + cli::save_result(job_, data_, config_));
 }
 
-// More than the budget leaves little room for a step: small parts, or none that fits.
-void Run::tell_of_budget() {
-  const auto now = memory::get_gpu_memory_stats(trainer_->step().device());
-  if (machine_.own.is_cpu() || !now.total) return;
-  const auto config = model_of(config_, data_.outputs).config;
-  const Bytes resident = forecast::forecast_of(config, settings_of(config_, config)).resident;
-  const ShareOrBytes given = config_.share_or_bytes("budget");
-  const Bytes budget =
-      given.share ? forecast::resident_budget(*now.total, *given.share) : given.bytes;
-  if (resident <= budget) return;
-  view_.say("parameters, gradients and optimizer states take " + to_string(resident) +
-            ", more than the budget of " + to_string(budget) + ": " +
-            std::to_string(forecast::cards_for(resident, budget)) +
-            " such cards would hold them, and this one has little room for a step");
-}
-
 // A test of survival that met nothing proves nothing.
 void Run::tell_of_injections() {
   for (const std::string& one : watching_.not_injected())
@@ -270,27 +261,44 @@ void Run::tell_of_injections() {
 
 ExitCode Run::show_plan() {
   trainer_->prepare();
-  const PlanAnswer answer = plan_answer(trainer_->step(), effective_batch_);
+  PlanAnswer answer = plan_answer(trainer_->step(), effective_batch_);
+  const bool is_busy = !answer.fits && fits_when_alone();
+  const bool is_allowed = is_allowed_by_budget();
+  answer.fits = answer.fits && is_allowed;
   const auto config = model_of(config_, data_.outputs).config;
   const double seconds = step_seconds(
       config, settings_of(config_, config), answer.plan, effective_batch_,
       machine_.own.is_cpu() ? nullptr : gpu::find_card(machine_.box()->card(0).options().name));
-  const auto now = memory::get_gpu_memory_stats(trainer_->step().device());
-  if (is_json_) {
-    print(to_line({{"schema", 1},
-                   {"plan", to_json(answer.plan)},
-                   {"effective_batch", effective_batch_},
-                   {"needed_bytes", or_null(answer.needed)},
-                   {"free_bytes", answer.free.value_or(now.reserved).count},
-                   {"fits", answer.fits},
-                   {"allowed_by", answer.allowed_by.empty() ? Json() : Json(answer.allowed_by)},
-                   {"step_s", seconds}}) +
-          "\n");
-  } else {
+  if (is_json_)
+    print(to_line(to_json(answer, seconds)) + "\n");
+  else
     print(to_string(answer) + "\nabout " + step_time_text(seconds) + " a step" +
           (answer.fits ? "" : "; it does not fit") + "; nothing was trained\n");
-  }
-  return answer.fits ? kOk : kDoesNotFit;
+  return answer.fits ? kOk : is_busy && is_allowed ? kBusy : kDoesNotFit;
+}
+
+// Whether a plan that is allowed fits once other jobs have left the card.
+bool Run::fits_when_alone() {
+  const auto most = machine_.share.most_when_alone(trainer_->step().device());
+  const auto least = trainer_->step().least_plan(effective_batch_);
+  return most && least && least->needed <= *most;
+}
+
+bool Run::wait() {
+  return wait_for_memory(trainer_->step(), effective_batch_,
+                         machine_.share.most_when_alone(trainer_->step().device()), config_,
+                         interrupt_, view_);
+}
+
+// A card that others fill is busy, and no reason to try plan after plan.
+PlanAnswer Run::answer_beside_others() {
+  train::Step& step = trainer_->step();
+  PlanAnswer answer = plan_answer(step, effective_batch_);
+  if (answer.fits || !fits_when_alone()) return answer;
+  if (config_.yes("wait_for_gpu") && (wait() || interrupt_.happened()))
+    return plan_answer(step, effective_batch_);
+  throw BusyError(to_string(answer) + " beside the other jobs on " + step.device().str() +
+                  (config_.yes("wait_for_gpu") ? "" : "; try wait_for_gpu=true"));
 }
 
 ExitCode Run::evaluate() {
@@ -402,7 +410,7 @@ ExitCode Run::train() {
     plan.micro_batch = largest_part(plan, effective_batch_);
     // With the memory that there is now: a neighbour that made the plan small may still be there.
     if (!machine_.own.is_cpu() && !watching_.disturbs())
-      remember(setup_of(config_, machine_.own), plan, peak(), view_);
+      remember(setup_of(config_, machine_.own, step.usable()), plan, peak(), view_);
   }
   watching_.know(job_);
   watching_.write(notes_, /*survived=*/true);

@@ -25,12 +25,13 @@ std::string keys_of_plans(const config::Resolved& config) {
 
 }  // namespace
 
-supervise::Setup setup_of(const config::Resolved& config, c10::Device device) {
+supervise::Setup setup_of(const config::Resolved& config, c10::Device device,
+                          std::optional<Bytes> usable) {
   const auto now = memory::get_gpu_memory_stats(device);
   return {.job = "train " + to_line(model::to_json(settings_of(config, model_of(config).config))) +
                  " " + job_of(config) + keys_of_plans(config),
           .card = device.is_cpu() ? "cpu" : to_string(now.total.value_or(Bytes{})),
-          .free = now.obtainable().value_or(now.reserved)};
+          .free = usable.value_or(now.reserved)};
 }
 
 void remember(const supervise::Setup& setup, const train::Plan& plan, Bytes peak,

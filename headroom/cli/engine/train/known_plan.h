@@ -12,9 +12,10 @@
 
 namespace headroom::cli {
 
-// With the memory that the run could have of the device now. The job has the keys that decide which
-// plans are allowed.
-[[nodiscard]] supervise::Setup setup_of(const config::Resolved& config, c10::Device device);
+// `usable`: what the run could have of the device now. The job has the keys that decide which plans
+// are allowed.
+[[nodiscard]] supervise::Setup setup_of(const config::Resolved& config, c10::Device device,
+                                        std::optional<Bytes> usable);
 void remember(const supervise::Setup& setup, const train::Plan& plan, Bytes peak,
               TrainingView& view);
 // For a batch of so many rows. Nothing: no plan, or one that is not needed because prices are known

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <nlohmann/json.hpp>
 
 #include "headroom/base/text.h"
 #include "headroom/base/time.h"
@@ -31,11 +32,11 @@ std::string to_string(const PlanAnswer& answer) {
   const std::string plan = to_string(answer.plan);
   if (!answer.fits && *answer.needed <= *answer.free)
     return rows + "does not fit; with " + answer.allowed_by + " it does: " + plan + " needs " +
-           to_string(*answer.needed) + " of " + to_string(*answer.free) + " that are free";
+           to_string(*answer.needed) + " of " + to_string(*answer.free) + " that are usable";
   if (!answer.fits)
     return rows + "does not fit: it needs at least " + to_string(*answer.needed) + ", with " +
            plan + (answer.allowed_by.empty() ? "" : ", which " + answer.allowed_by + " allows") +
-           ", and only " + to_string(*answer.free) + " are free";
+           ", and only " + to_string(*answer.free) + " are usable";
   const std::int64_t parts = count_of_parts(answer.plan, answer.rows);
   std::string text =
       rows + "runs " + (parts == 1 ? "at once: " : "in " + std::to_string(parts) + " parts: ");
@@ -44,7 +45,18 @@ std::string to_string(const PlanAnswer& answer) {
     return text + "; its memory is not known (" + answer.why_unpriced + ")";
   if (!answer.needed) return text;
   text += "; needs " + to_string(*answer.needed);
-  return answer.free ? text + " of " + to_string(*answer.free) + " that are free" : text;
+  return answer.free ? text + " of " + to_string(*answer.free) + " that are usable" : text;
+}
+
+Json to_json(const PlanAnswer& answer, double step_s) {
+  return {{"schema", 1},
+          {"plan", to_json(answer.plan)},
+          {"effective_batch", answer.rows},
+          {"needed_bytes", or_null(answer.needed)},
+          {"free_bytes", answer.free ? Json(answer.free->count) : Json()},
+          {"fits", answer.fits},
+          {"allowed_by", answer.allowed_by.empty() ? Json() : Json(answer.allowed_by)},
+          {"step_s", step_s}};
 }
 
 double step_seconds(const model::ModelConfig& config, model::Settings settings,

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "headroom/base/json.h"
 #include "headroom/forecast/closed_form.h"
 #include "headroom/gpu/catalogue.h"
 #include "headroom/train/step.h"
@@ -22,8 +23,11 @@ struct PlanAnswer {
 
 // Before the first step.
 [[nodiscard]] PlanAnswer plan_answer(train::Step& step, std::int64_t rows);
-// "a step of 64 rows runs in 6 parts: micro-batch 11; needs 21.19 GiB of 24.00 GiB that are free"
+// "a step of 64 rows runs in 6 parts: micro-batch 11; needs 21.19 GiB of 24.00 GiB that are usable"
 [[nodiscard]] std::string to_string(const PlanAnswer& answer);
+
+// As `--dry-run --json` prints it.
+[[nodiscard]] Json to_json(const PlanAnswer& answer, double step_s);
 
 // Seconds of a step of so many rows under this plan, by roofline: with what checkpointing computes
 // again, the traffic of offload, and the weights that each part reads.

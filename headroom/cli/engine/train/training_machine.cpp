@@ -1,5 +1,6 @@
 #include "headroom/cli/engine/train/training_machine.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "headroom/base/error.h"
@@ -10,7 +11,7 @@
 
 namespace headroom::cli {
 
-TrainingMachine::TrainingMachine(const Json& request) : request_(request) {
+TrainingMachine::TrainingMachine(const Json& request) : share(request), request_(request) {
   if (request.at("card").is_null()) return;
   const int card = request.at("card").get<int>();
   const gpu::Devices devices = gpu::parse_devices(request.at("gpus").get<std::string>());
@@ -25,9 +26,10 @@ TrainingMachine::TrainingMachine(const Json& request) : request_(request) {
                              std::string(load_cuda().why_absent()));
     own = c10::Device(c10::DeviceType::CUDA, 0);  // the first of CUDA_VISIBLE_DEVICES
   }
+  share.begin_on(own);
 }
 
-std::vector<train::Elsewhere> TrainingMachine::others(const config::Resolved& config) const {
+std::vector<train::Elsewhere> TrainingMachine::others(const config::Resolved& config) {
   std::vector<train::Elsewhere> all;
   const bool may_move =
       config.yes("auto_device") && config.text("device") == "auto" && !own.is_cpu();
@@ -35,6 +37,10 @@ std::vector<train::Elsewhere> TrainingMachine::others(const config::Resolved& co
     if (box_->device(i) != own) all.push_back({box_->device(i).str(), box_->card(i).free_bytes()});
   for (int i = 1; own.is_cuda() && may_move && i < cuda_functions().device_count(); ++i)
     all.push_back({c10::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(i)).str(), {}});
+  for (train::Elsewhere& one : all)
+    if (const auto most = share.most(c10::Device(one.device)))
+      one.free = std::min(*most, one.free.value_or(*most));
+  std::erase_if(all, [](const auto& one) { return one.free && *one.free <= Bytes{}; });
   if (config.yes("allow_cpu") && !own.is_cpu()) all.push_back({"cpu", host_memory_to_use()});
   return all;
 }

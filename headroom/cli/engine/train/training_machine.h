@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "headroom/base/json.h"
+#include "headroom/cli/engine/train/training_share.h"
 #include "headroom/config/resolved.h"
 #include "headroom/gpu/holders.h"
 #include "headroom/sim/simulate.h"
@@ -22,12 +23,14 @@ class TrainingMachine {
 
   // Null unless the cards are simulated.
   [[nodiscard]] const std::optional<sim::Simulation>& box() const { return box_; }
-  [[nodiscard]] std::vector<train::Elsewhere> others(const config::Resolved& config) const;
+  // With what this run may use of each. Without those of which it may use nothing.
+  [[nodiscard]] std::vector<train::Elsewhere> others(const config::Resolved& config);
   // The processes that hold memory of the run's card. Empty for a private simulated card, which has
   // no others, and where the driver does not answer.
   [[nodiscard]] std::vector<gpu::HolderReport> holders() const;
 
   c10::Device own{c10::DeviceType::CPU};
+  TrainingShare share;  // outlives the box: the lease ends after the memory is given back
 
  private:
   const Json& request_;

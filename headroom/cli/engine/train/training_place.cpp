@@ -46,6 +46,7 @@ TrainingJob job_where_it_fits(TrainingMachine& machine, const config::Resolved& 
   for (const train::Elsewhere& other : machine.others(config)) devices.push_back(other.device);
   const auto tell = [&](train::Event event) {
     event.step = 0;  // before the first
+    if (event.asked) machine.share.grow(machine.own, *event.asked, /*stays=*/false);
     view.show_event(event);
     events.push_back(std::move(event));
   };
@@ -63,6 +64,13 @@ TrainingJob job_where_it_fits(TrainingMachine& machine, const config::Resolved& 
     }
     const oom::Judgement judgement = libtorch::judge(failure);
     if (!oom::is_out_of_memory(judgement)) std::rethrow_exception(failure);
+    // A card where the run gets no lease is as full.
+    const auto may_use = [&](const std::string& device) {
+      const auto most = machine.share.most(c10::Device(device));
+      return !most || machine.share.reserve(c10::Device(device), *most);
+    };
+    while (i + 1 < devices.size() && !may_use(devices[i + 1]))
+      devices.erase(devices.begin() + static_cast<std::ptrdiff_t>(i) + 1);
     if (i + 1 == devices.size()) {
       explain(train::oom_report({.device = machine.own,
                                  .failure = train::failure_from(judgement, machine.own),

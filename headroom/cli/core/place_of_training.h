@@ -1,0 +1,38 @@
+// Where `headroom train` runs: a card with room for it, reserved by a lease in this process, which
+// the engine inherits; or for a dry run a card of the same kind without one.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "headroom/base/bytes.h"
+#include "headroom/config/resolved.h"
+#include "headroom/gpu/devices.h"
+
+namespace headroom::cli {
+
+// The run's card, and the UUIDs of those that the engine sees, in its order.
+struct RunPlace {
+  int card = 0;
+  std::vector<std::string> uuids;
+  std::optional<int> lease = {};  // its descriptor, if the run took one
+};
+
+// Nothing: the CPU. Throws BusyError if no card has room in time, UnavailableError if there is
+// none.
+[[nodiscard]] std::optional<RunPlace> take_place(const config::Resolved& config,
+                                                 const gpu::Devices& devices);
+
+// The cards of a dry run, and what a run could use of one now; nothing: all of it.
+struct DryPlace {
+  gpu::Devices devices;
+  std::optional<Bytes> usable = {};
+};
+
+// Without a lease and without waiting: of shared cards the one with the most usable memory, as an
+// empty one of its kind. A plan has to fit into what a run could use of it now. Throws
+// UnavailableError.
+[[nodiscard]] DryPlace dry_place(const gpu::Devices& devices, const config::Resolved& config);
+
+}  // namespace headroom::cli

@@ -1,0 +1,30 @@
+#include "headroom/cli/engine/train/budget.h"
+
+#include <optional>
+#include <string>
+
+#include "headroom/cli/core/training_request.h"
+#include "headroom/forecast/closed_form.h"
+#include "headroom/forecast/policies.h"
+#include "headroom/memory/memory_statistics.h"
+
+namespace headroom::cli {
+namespace {
+
+std::optional<std::string> over_budget(const config::Resolved& config, std::int64_t outputs,
+                                       c10::Device device) {
+  if (device.is_cpu()) return {};
+  const auto now = memory::get_gpu_memory_stats(device);
+  if (!now.total) return {};
+  const auto model = model_of(config, outputs).config;
+  const Bytes resident = forecast::forecast_of(model, settings_of(config, model)).resident;
+  const ShareOrBytes given = config.share_or_bytes("budget");
+  const Bytes budget =
+      given.share ? forecast::resident_budget(*now.total, *given.share) : given.bytes;
+  if (resident <= budget) return {};
+  return "parameters, gradients and optimizer states take " + to_string(resident) +
+         ", more than the budget of " + to_string(budget) + ": " +
+         std::to_string(forecast::cards_for(resident, budget)) + " such cards would hold them";
+}
+
+}  // namespace headroom::cli

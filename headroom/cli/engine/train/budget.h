@@ -1,0 +1,18 @@
+// The budget of a training: what parameters, gradients and optimizer states may take of a card.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <cstdint>
+
+#include "headroom/cli/engine/train/training_view.h"
+#include "headroom/config/resolved.h"
+
+namespace headroom::cli {
+
+// False: they take more than a budget that was given. More than the usual share is allowed, but
+// leaves little room for a step; both are said. True on the CPU. `outputs` as for model_of().
+[[nodiscard]] bool allows_budget(const config::Resolved& config, std::int64_t outputs,
+                                 c10::Device device, TrainingView& view);
+
+}  // namespace headroom::cli

@@ -1,0 +1,75 @@
+// What a training may use of its cards beside other jobs. Its lease follows the plan, and a limit
+// in the allocator keeps the run inside the lease: beyond it a request fails as on a full card.
+//
+// Threads: one at a time.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "headroom/base/json.h"
+#include "headroom/base/time.h"
+#include "headroom/supervise/allowance.h"
+#include "headroom/train/evaluation.h"
+#include "headroom/train/step_options.h"
+
+namespace headroom::cli {
+
+class TrainingShare {
+ public:
+  // From the request of `headroom train`. On cards that only this process uses nothing is limited.
+  explicit TrainingShare(const Json& request);
+
+  // Makes steps and evaluations ask for what they use: plans fit into this share, the lease follows
+  // the plan, and grows where a request was refused. `device`: where the run is.
+  void guide(train::StepOptions& step, train::EvaluationOptions& evaluation,
+             std::function<c10::Device()> device);
+
+  // Sets the allocator's limit for what is leased of the device already.
+  void begin_on(c10::Device device);
+  // Most bytes that tensors on the device may reserve, also by a larger lease. Nothing: no limit.
+  [[nodiscard]] std::optional<Bytes> most(c10::Device device);
+  // Makes the lease as large as a step needs. A smaller one follows at once when the
+  // plan has changed, else when it was enough for some steps: batches differ. False: not to be had.
+  [[nodiscard]] bool reserve(c10::Device device, Bytes needed);
+  // A request of so many bytes was refused: if the lease was too small for it, the next try has a
+  // larger one. `stays`: it is needed again, by each evaluation.
+  void grow(c10::Device device, Bytes asked, bool stays);
+
+  // What tensors could reserve of the device if no other job were on it, or used the same lease.
+  // Nothing: no limit, so that nothing would change.
+  [[nodiscard]] std::optional<Bytes> most_when_alone(c10::Device device);
+
+  // One sentence, once, when the lease was ended from outside.
+  [[nodiscard]] std::optional<std::string> news();
+
+ private:
+  struct OnCard {
+    Bytes granted;  // by the lease, for tensors
+    Bytes beside;   // held of the card beside tensors: a CUDA context
+    Bytes most;     // for tensors, by the last look
+    Clock::time_point looked;
+    Bytes least;                      // that the lease keeps
+    std::optional<Bytes> limit = {};  // that the user set
+    Bytes lately = {};                // the most that a step needed since `lower` was 0
+    int lower = 0;                    // steps, one after another, that needed less than granted
+  };
+  [[nodiscard]] OnCard* known(c10::Device device);
+  void look(c10::Device device, OnCard& card);
+  [[nodiscard]] bool change(c10::Device device, OnCard& card, Bytes bytes);
+  void limit(c10::Device device, const OnCard& card);
+  void leave_others(c10::Device device);
+
+  std::optional<supervise::Allowance> allowance_;
+  std::optional<Bytes> assumed_;
+  std::vector<gpu::Uuid> cards_;  // in the order of the devices
+  std::map<int, OnCard> known_;   // by the device's index
+  bool follows_at_once_ = true;
+};
+
+}  // namespace headroom::cli
