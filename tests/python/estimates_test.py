@@ -318,5 +318,32 @@ class WeightsInParts(unittest.TestCase):
                     headroom.estimate(model, torch.randn(2, 8))
 
 
+class MasksOfAnyType(unittest.TestCase):
+    """torchvision's Faster R-CNN ended at torch.where(mask) of bytes, whatever share was assumed."""
+
+    def test_a_detector_of_torchvision(self):
+        try:
+            from torchvision.models import detection
+        except ImportError:
+            self.skipTest("torchvision is not here")
+        model = detection.fasterrcnn_mobilenet_v3_large_320_fpn(weights=None, weights_backbone=None, num_classes=4)
+        boxes = {"boxes": torch.tensor([[10.0, 10, 100, 120], [50, 60, 200, 220]]), "labels": torch.tensor([1, 2])}
+        batch = ([torch.rand(3, 300, 400)] * 2, [boxes] * 2)
+        report = headroom.estimate(model, batch, loss=lambda model, batch: sum(model(*batch).values()))
+        self.assertIn("nonzero: a share of 0.5 of the mask is true", {one.what for one in report.assumptions})
+
+    def test_its_operators(self):
+        def loss(model, x):
+            y = model(x)
+            of_bytes = torch.where(y.max(dim=1).values > 0, 1, 0).to(torch.uint8)
+            return y[torch.where(of_bytes)[0]].sum() + y[of_bytes.bool()].sum() + y[y.nonzero()[:, 0]].mean()
+
+        for rows in (64, 300000):  # more than a card keeps values of
+            report = headroom.estimate(nn.Linear(8, 8), torch.randn(rows, 8), loss=loss)
+            self.assertTrue(report.fits)
+        with self.assertRaises(NotImplementedError):
+            headroom.estimate(nn.Linear(8, 8), torch.randn(rows, 8), loss=loss, assume=None)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -54,6 +54,39 @@ TEST_F(Assumptions, AllSizesFromOneMaskAgree) {
   }
 }
 
+// torchvision's Faster R-CNN ended at torch.where(mask) of bytes, whatever share was assumed: a
+// card keeps no large tensor of bytes, so it could not give the mask values.
+TEST_F(Assumptions, AMaskOfAnyTypeIsAssumedAlike) {
+  const std::int64_t rows = (1 << 17) + 10, half = rows / 2;
+  const at::Tensor x = unknown({rows});
+  for (const at::ScalarType type : {at::kBool, at::kByte, at::kChar, at::kShort, at::kInt}) {
+    const at::Tensor mask = (x > 0).to(type);
+    EXPECT_EQ(at::where(mask)[0].size(0), half) << type;
+    EXPECT_EQ(mask.nonzero().size(0), half) << type;
+    EXPECT_EQ(at::argwhere(mask).size(0), half) << type;
+    EXPECT_EQ((mask != 0).sum().item<std::int64_t>(), half) << type;
+    EXPECT_EQ(mask.nonzero().max().item<std::int64_t>(), 2 * (half - 1)) << "places are spread";
+  }
+  const at::Tensor bytes = (x > 0).to(at::kByte);
+  EXPECT_EQ(x.index({bytes}).size(0), half);
+  x.index_put_({bytes}, unknown({half}));
+}
+
+// Of numbers, and of masks that are too large to keep, only the count is assumed.
+TEST_F(Assumptions, WhatIsTooLargeToKeepStillHasACount) {
+  EXPECT_EQ(unknown({(1 << 17) + 10}).nonzero().size(0), (1 << 16) + 5);
+  const std::int64_t side = 1 << 13;  // 64 MiB of booleans
+  const at::Tensor x = unknown({side, side}), mask = x > 0;
+  EXPECT_EQ(mask.nonzero().sizes(), (at::IntArrayRef{side * side / 2, 2}));
+  EXPECT_EQ(at::where(mask)[1].size(0), side * side / 2);
+  EXPECT_EQ(x.index({mask}).size(0), side * side / 2);
+  EXPECT_EQ(at::masked_select(x, mask).size(0), side * side / 2);
+  EXPECT_EQ(at::masked_select(x, (unknown({side, 1}) > 0).expand({side, side})).size(0),
+            side * side / 2);
+  box_.card(0).set_assume_true({});
+  EXPECT_THROW((void)mask.nonzero(), c10::NotImplementedError);
+}
+
 TEST_F(Assumptions, RoutingIsBalanced) {
   const at::Tensor experts = std::get<1>(unknown({64, 8}).topk(2, -1));
   EXPECT_EQ(experts.sizes(), (at::IntArrayRef{64, 2}));

@@ -134,6 +134,7 @@ void give_data(const c10::Storage& storage, c10::DataPtr host) {
   Block* const block = block_of(storage);
   block->host = std::move(host);
   block->known = block->card->mode() == Mode::shape_only;
+  block->assumed = false;
   block->reads = {};
   c10::DataPtr pointer{block->host.get(), block, &delete_block, storage.device()};
   // The old pointer has the same block as context: release it without deleting the block.

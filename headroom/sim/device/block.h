@@ -20,6 +20,7 @@ struct Block {
   std::size_t bytes = 0;
   c10::DataPtr host;         // empty in shape-only mode, except known values (known.h)
   bool known = false;        // `host` was filled in shape-only mode: not data of a computing run
+  bool assumed = false;      // `host` has assumed values (dispatch/assumptions.h)
   c10::DataPtr reads;        // values that unknown memory reads as (reads.h); empty: zeros
   bool reads_alike = false;  // `reads` is one element, which stands for all
   bool blank = false;        // never written into: no value there is lost (known.h)

@@ -12,11 +12,16 @@ namespace {
 
 using at::Tensor;
 
+bool is_assumed(const Tensor& tensor) {
+  const Block* const block = block_of(tensor.storage());
+  return block != nullptr && block->assumed;
+}
+
 // Integers of 32 or 64 bits and booleans; those of 8 and 16 bits from the host are quantised
 // weights.
 bool is_index(const Tensor& tensor) {
   const at::ScalarType type = tensor.scalar_type();
-  return (type == at::kLong || type == at::kInt || type == at::kBool) &&
+  return (type == at::kLong || type == at::kInt || type == at::kBool || is_assumed(tensor)) &&
          tensor.storage().nbytes() <= kMostKnownFromHost;
 }
 

@@ -9,7 +9,8 @@ struct RunningOperator {
   Card* card = nullptr;  // null: no operator runs
   // In either mode: the results get their shapes and sizes now, over tensors without data.
   bool planning = false;
-  bool knows = false;  // on a shape-only card: all its values are known (known.h)
+  bool knows = false;    // on a shape-only card: all its values are known (known.h)
+  bool assumes = false;  // a mask of unknown values is true in the card's share (assumed.h)
 };
 inline thread_local RunningOperator running;
 
@@ -31,10 +32,22 @@ class KnowingScope {
   const bool before_ = running.knows;
 };
 
+// Around the planning of an operator whose masks cannot be given values.
+class AssumingScope {
+ public:
+  AssumingScope() { running.assumes = true; }
+  ~AssumingScope() { running.assumes = before_; }
+  AssumingScope(const AssumingScope&) = delete;
+  AssumingScope& operator=(const AssumingScope&) = delete;
+
+ private:
+  const bool before_ = running.assumes;
+};
+
 class RunningScope {
  public:
   RunningScope(Card* card, bool planning) : before_(running) {
-    running = {card, planning, before_.knows};
+    running = {card, planning, before_.knows, before_.assumes};
   }
   ~RunningScope() { running = before_; }
   RunningScope(const RunningScope&) = delete;

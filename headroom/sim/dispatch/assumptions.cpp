@@ -3,13 +3,14 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <sstream>
 
 #include "headroom/sim/device/alias.h"
+#include "headroom/sim/device/assumed.h"
 #include "headroom/sim/device/block.h"
 #include "headroom/sim/device/known.h"
+#include "headroom/sim/device/running_operator.h"
 
 namespace headroom::sim::detail {
 namespace {
@@ -20,21 +21,21 @@ std::string_view base_name(const Call& call) {
   return std::string_view(call.op.name).substr(0, call.op.name.find('.'));
 }
 
+// Whole numbers of any type: masks are also made of bytes.
 bool can_be_given(const Tensor& tensor) {
-  return tensor.defined() && on_card(tensor) && tensor.numel() > 0 && !is_known(tensor) &&
-         block_of(tensor.storage()) != nullptr && is_knowable(tensor, true);
+  if (!tensor.defined() || !on_card(tensor) || tensor.numel() == 0 || is_known(tensor) ||
+      block_of(tensor.storage()) == nullptr)
+    return false;
+  const bool is_whole = c10::isIntegralType(tensor.scalar_type(), /*includeBool=*/true);
+  return is_knowable(tensor, true) || (is_whole && tensor.storage().nbytes() <= kMostKnownFromHost);
 }
 
 void give(const Tensor& tensor, const Tensor& values) {
   give_data(tensor.storage());
+  block_of(tensor.storage())->assumed = true;
   std::memset(tensor.storage().mutable_data(), 0, tensor.storage().nbytes());
   Aliases aliases(c10::DeviceType::CPU);
   aliases.of(tensor).copy_(values);
-}
-
-std::int64_t share_of(const Call& call, std::int64_t count) {
-  const double exact = *call.card->assume_true() * static_cast<double>(count);
-  return std::clamp(static_cast<std::int64_t>(std::ceil(exact)), std::int64_t{0}, count);
 }
 
 // 0, 1, ..., count - 1, each `count` apart as evenly as whole numbers allow: i * upto / count.
@@ -45,14 +46,14 @@ Tensor spread(std::int64_t count, std::int64_t upto) {
 // As many as share_of() says are true, at even distances.
 Tensor mask_of(const Call& call, const Tensor& like) {
   Tensor mask = at::zeros({like.numel()}, at::kBool);
-  const std::int64_t count = share_of(call, like.numel());
+  const std::int64_t count = share_of(*call.card, like.numel());
   if (count > 0) mask.index_fill_(0, spread(count, like.numel()), true);
   return mask.view(like.sizes());
 }
 
 // `numel` values of which a share are different.
 Tensor different(const Call& call, const Tensor& like) {
-  const std::int64_t kinds = std::max<std::int64_t>(share_of(call, like.numel()), 1);
+  const std::int64_t kinds = std::max<std::int64_t>(share_of(*call.card, like.numel()), 1);
   return spread(like.numel(), kinds).view(like.sizes());
 }
 
@@ -69,7 +70,7 @@ std::pair<Tensor, std::string> values_for(const Call& call, const Tensor& argume
   if (name == "aten::bincount") {
     const auto least = call.stack[call.first + 2].toInt();
     const std::int64_t bins =
-        least > 0 ? least : std::max<std::int64_t>(share_of(call, argument.numel()), 1);
+        least > 0 ? least : std::max<std::int64_t>(share_of(*call.card, argument.numel()), 1);
     return {at::arange(argument.numel(), at::kLong).remainder_(bins),
             "bincount: the values are spread over " + std::to_string(bins) + " bins"};
   }
@@ -94,12 +95,20 @@ bool assume_arguments(const Call& call) {
   bool gave = false;
   call.for_each_tensor([&](const Tensor& argument) {
     if (!can_be_given(argument) || !decides_a_shape(call, argument)) return;
-    const auto [values, what] = values_for(call, argument);
-    give(argument, values);
+    const Tensor own = own_elements(argument);
+    const auto [values, what] = values_for(call, own);
+    give(own, values);
     call.card->note_assumption(what);
     gave = true;
   });
   return gave;
+}
+
+Plan plan_by_share(Call& call) {
+  const AssumingScope scope;
+  Plan planned = plan(call);
+  if (planned.made) call.card->note_assumption(share_text(call, "of the mask is true"));
+  return planned;
 }
 
 bool assume_results(Call& call) {
@@ -107,7 +116,7 @@ bool assume_results(Call& call) {
       call.op.name != "torchvision::nms")
     return false;
   const Tensor boxes = call.stack[call.first].toTensor();
-  const std::int64_t kept = share_of(call, boxes.size(0));
+  const std::int64_t kept = share_of(*call.card, boxes.size(0));
   Tensor places = at::empty({kept}, boxes.options().dtype(at::kLong));
   if (kept > 0) give(places, spread(kept, boxes.size(0)));
   call.card->note_assumption(share_text(call, "of the boxes stays"));

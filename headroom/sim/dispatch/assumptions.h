@@ -9,12 +9,18 @@
 #include <optional>
 
 #include "headroom/sim/dispatch/call.h"
+#include "headroom/sim/dispatch/plan.h"
 
 namespace headroom::sim::detail {
 
 // Gives values to the unknown arguments on which the shapes of the results depend. False: the card
 // assumes nothing, or they cannot be given.
 [[nodiscard]] bool assume_arguments(const Call& call);
+
+// Plans a call whose masks cannot be given values, because they are too large, or have a type of
+// which a card keeps none: their share counts as true. A plan that was not made: it has no such
+// mask.
+[[nodiscard]] Plan plan_by_share(Call& call);
 
 // For an operator of an extension whose results only its kernel knows (torchvision::nms): makes
 // them. False: not one of these.

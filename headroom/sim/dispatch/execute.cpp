@@ -55,16 +55,18 @@ void run_shape_only(Call& call) {
   if (assume_results(call)) return;
   std::vector<IValue> given;
   if (call.op.may_need_values && call.card->assume_true()) given = call.values();
-  const Plan planned = plan(call);
+  Plan planned = plan(call);
+  if (planned.needs_values && !given.empty()) {
+    call.set_values(given);
+    if (assume_arguments(call)) return run_unknown_or_known(call);
+    planned = plan_by_share(call);
+    if (!planned.made) call.set_values(std::move(given));
+  }
   if (planned.made) {
     if (reads) read_results(call, std::move(arguments));
     if (places) assume_places(call, *places);
     reduce_through(parts, call);
     return take_workspace(call);
-  }
-  if (planned.needs_values && !given.empty()) {
-    call.set_values(std::move(given));
-    if (assume_arguments(call)) return run_unknown_or_known(call);
   }
   check_slow_way(call, planned);
   forget_written(call, /*still_read=*/false);

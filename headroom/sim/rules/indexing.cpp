@@ -1,7 +1,9 @@
 #include <ATen/core/List.h>
 
 #include "headroom/sim/device/alias.h"
+#include "headroom/sim/device/assumed.h"
 #include "headroom/sim/device/known.h"
+#include "headroom/sim/device/running_operator.h"
 #include "headroom/sim/rules/families.h"
 #include "headroom/sim/rules/results.h"
 
@@ -21,14 +23,31 @@ std::vector<Tensor> given(const Indices& indices) {
   return tensors;
 }
 
-// The places where a mask is true, one row each, in memory of the card like the result of CUDA's
-// nonzero. Throws if the mask's values are unknown, since then their number is, too.
+// Throws if the values are unknown, since then their number is, too, and the card assumes none.
+std::int64_t count_nonzero(const Tensor& x, const char* advice) {
+  if (detail::on_card(x) && detail::is_known(x)) {
+    detail::Aliases aliases(c10::DeviceType::CPU);
+    return at::count_nonzero(aliases.of(x)).item<std::int64_t>();
+  }
+  if (!detail::running.assumes) throw NeedsValues{advice};
+  return detail::assumed_true(*detail::running.card, x);
+}
+
+// One row each, as nonzero lays them out on either device: one dimension after the other.
+Tensor rows_of_places(std::int64_t count, const Tensor& x) {
+  return contiguous({x.dim(), count}, x, at::kLong).t();
+}
+
+// The places where a mask is true, in memory of the card like the result of CUDA's nonzero.
 Tensor places_of(const Tensor& mask) {
-  if (!detail::on_card(mask) || !detail::is_known(mask))
-    throw NeedsValues{"where or masked_fill, which keep the shape, in place of a mask as an index"};
-  detail::Aliases aliases(c10::DeviceType::CPU);
-  const std::int64_t count = at::count_nonzero(aliases.of(mask)).item<std::int64_t>();
-  return contiguous({count, mask.dim()}, mask, at::kLong);
+  return rows_of_places(
+      count_nonzero(mask,
+                    "where or masked_fill, which keep the shape, in place of a mask as an index"),
+      mask);
+}
+
+Tensor nonzero(const Tensor& x) {
+  return rows_of_places(count_nonzero(x, "nonzero_static with a size that you know, or where"), x);
 }
 
 // As on CUDA, a mask becomes as many indices as it has dimensions.
@@ -122,7 +141,7 @@ std::pair<Tensor, Indices> for_masked_select(const Tensor& x, const Tensor& mask
 }
 
 void add_data_dependent(Table& table) {
-  table.needs_values("nonzero", "nonzero_static with a size that you know, or where");
+  table.rule("nonzero", nonzero);
   table.rule("masked_select", [](const Tensor& x, const Tensor& mask) {
     const auto [values, where] = for_masked_select(x, mask);
     return indexed(values, where);
