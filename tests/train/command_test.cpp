@@ -430,7 +430,8 @@ TEST(TrainCommand, ARunOnAFullCardWaitsForTheOther) {
   const std::string alone = weights_of(world.train(arguments("alone", "steps=5")));
   const auto first = world.start_training(arguments("first", "steps=1000000"));
   ASSERT_TRUE(first->until_err_has("step 1/")) << first->err();
-  const auto second = world.start_training(arguments("second", "steps=5"));
+  const auto second =
+      world.start_training(arguments("second", "steps=5") + Arguments{"min_gpu_memory_mb=40"});
   EXPECT_TRUE(second->until_err_has("waiting")) << second->err();
   first->signal(SIGTERM);
   EXPECT_EQ(weights_of(second->wait()), alone);

@@ -27,4 +27,16 @@ std::optional<std::string> over_budget(const config::Resolved& config, std::int6
          std::to_string(forecast::cards_for(resident, budget)) + " such cards would hold them";
 }
 
+}  // namespace
+
+bool allows_budget(const config::Resolved& config, std::int64_t outputs, c10::Device device,
+                   TrainingView& view) {
+  const auto why = over_budget(config, outputs, device);
+  if (!why) return true;
+  const bool is_given = config.is_given("budget");
+  view.say(*why + (is_given ? "; try a larger budget, model=lora, or optimizer=sgd"
+                            : ", and this one has little room for a step"));
+  return !is_given;
+}
+
 }  // namespace headroom::cli
