@@ -69,8 +69,6 @@ gpu::Devices devices_of(const TrainOptions& options, const config::Resolved& con
   return devices;
 }
 
-}
-
 // What a run writes and reads at its end, or late, is looked at now.
 void check_places(const TrainOptions& options, const config::Resolved& config) {
   const std::vector<std::string> files{options.trace.value_or(""), options.snapshot.value_or(""),
