@@ -130,6 +130,12 @@ void share_storages(const Entries& from, const Entries& to, c10::Device device) 
 void move(Module& module, c10::Device device) {
   move_all(device, module);
 }
+void move(const std::vector<Module*>& modules, c10::Device device) {
+  Relocation relocation(device);
+  for (const Module* module : modules) add(relocation, *module);
+  relocation.copy();
+  relocation.commit();
+}
 void move(Optimizer& optimizer, c10::Device device) {
   move_all(device, optimizer);
 }
@@ -138,9 +144,14 @@ void move(Module& module, Optimizer& optimizer, c10::Device device) {
 }
 
 void move_shapes(Module& module, c10::Device device) {
-  for (const at::Tensor& parameter : module.parameters()) parameter.mutable_grad().reset();
+  move_shapes(std::vector<Module*>{&module}, device);
+}
+void move_shapes(const std::vector<Module*>& modules, c10::Device device) {
   Relocation relocation(device, detail::Values::dropped);
-  add(relocation, module);
+  for (const Module* module : modules) {
+    for (const at::Tensor& parameter : module->parameters()) parameter.mutable_grad().reset();
+    add(relocation, *module);
+  }
   relocation.copy();
   relocation.commit();
 }

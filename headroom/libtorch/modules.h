@@ -41,14 +41,17 @@ class Optimizer;
 namespace headroom::libtorch {
 
 void move(torch::nn::Module& module, c10::Device device);
+// Moves all or none; a tensor that several have stays one.
+void move(const std::vector<torch::nn::Module*>& modules, c10::Device device);
 // Moves the state of an optimizer of torch::optim. Throws UsageError for other classes.
 void move(torch::optim::Optimizer& optimizer, c10::Device device);
 // Moves both or neither.
 void move(torch::nn::Module& module, torch::optim::Optimizer& optimizer, c10::Device device);
 
-// Gives every tensor of the module new memory on `device`, without values and without gradients,
+// Gives every tensor of the modules new memory on `device`, without values and without gradients,
 // and does not touch the old memory: for a child process, which cannot use its parent's devices.
 void move_shapes(torch::nn::Module& module, c10::Device device);
+void move_shapes(const std::vector<torch::nn::Module*>& modules, c10::Device device);
 
 // The state tensors of an optimizer of torch::optim so far; none for other classes.
 [[nodiscard]] std::vector<at::Tensor> states_of(const torch::optim::Optimizer& optimizer);

@@ -35,14 +35,16 @@ bool has_context(const at::AcceleratorHooksInterface& hooks, c10::DeviceIndex in
 }  // namespace
 
 RandomState::RandomState(const std::vector<c10::Device>& devices) {
-  const auto add = [this](const at::Generator& generator) {
-    const auto is_same = [&](const auto& known) { return known.first == generator; };
-    if (std::none_of(states_.begin(), states_.end(), is_same))
-      states_.emplace_back(generator, state_of(generator));
-  };
-  add(at::detail::getDefaultCPUGenerator());
+  take(at::detail::getDefaultCPUGenerator());
   for (const c10::Device device : devices)
-    if (!device.is_cpu() && !device.is_meta()) add(at::globalContext().defaultGenerator(device));
+    if (!device.is_cpu() && !device.is_meta()) take(at::globalContext().defaultGenerator(device));
+}
+
+bool RandomState::take(const at::Generator& generator) {
+  const auto is_same = [&](const auto& known) { return known.first == generator; };
+  if (!generator.defined() || std::any_of(states_.begin(), states_.end(), is_same)) return false;
+  states_.emplace_back(generator, state_of(generator));
+  return true;
 }
 
 void RandomState::restore() const {

@@ -24,6 +24,8 @@ class RandomState {
   // generator (meta) and repeated ones may be among them.
   explicit RandomState(const std::vector<c10::Device>& devices);
 
+  // Adds a generator in its present state; false if it was there.
+  bool take(const at::Generator& generator);
   void restore() const;
   // The present state of the same generators.
   [[nodiscard]] RandomState now() const;

@@ -68,7 +68,8 @@ Complaint no_backward() {
   return expectation("in_child", "a process without autograd's device threads",
                      "one that has had a backward pass with a GPU or a simulated card in sight, so "
                      "that LibTorch refuses backward passes in its children",
-                     "predict before the first such pass, or in a program of its own");
+                     "predict before the first such pass, with Step::prepare() of every training "
+                     "step, or in a program of its own");
 }
 
 std::string answer_of(const std::function<std::string()>& work) {

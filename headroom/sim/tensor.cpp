@@ -19,10 +19,17 @@ std::optional<std::uint64_t> address_of(const at::TensorBase& tensor) {
   return address_of(tensor.storage());
 }
 
+bool lives(const at::Tensor& tensor) {
+  if (!tensor.is_privateuseone()) return true;
+  const Card* const card = detail::find_card(tensor.device().index());
+  const detail::Block* const block =
+      tensor.has_storage() ? detail::block_of(tensor.storage()) : nullptr;
+  return card != nullptr && (block == nullptr || block->card.get() == card);
+}
+
 bool knows_values(const at::Tensor& tensor) {
   const Card* const card = detail::find_card(tensor.device().index());
-  const detail::Block* const block = detail::block_of(tensor.storage());
-  if (card == nullptr || (block != nullptr && block->card.get() != card)) return false;
+  if (card == nullptr || !lives(tensor)) return false;
   return card->mode() == Mode::compute || (detail::is_knowable(tensor) && detail::is_known(tensor));
 }
 

@@ -18,6 +18,9 @@ namespace headroom::sim {
 // tensor whose simulation has ended.
 [[nodiscard]] bool knows_values(const at::Tensor& tensor);
 
+// False for a tensor on a card whose simulation has ended: it can only be freed.
+[[nodiscard]] bool lives(const at::Tensor& tensor);
+
 // For code that writes into a tensor without an operator: the values there are now unknown. In
 // compute mode it has no effect.
 void forget_values(const at::Tensor& tensor);

@@ -28,6 +28,8 @@ const char* to_string(Event::Kind kind) {
       return "restore";
     case Event::Kind::checkpoint:
       return "checkpoint";
+    case Event::Kind::unpriced:
+      return "unpriced";
   }
   return "";
 }
@@ -78,6 +80,8 @@ std::string to_string(const Event& event) {
     add(event.neighbours, "held by others");
     return words;
   }
+  if (event.kind == Event::Kind::unpriced)
+    return words + "the memory of plans is not known: " + event.why;
   words += what_happened(event.kind);
   words += ": " + (event.from == event.to ? "" : to_string(event.from) + " -> ");
   words += to_string(event.to);

@@ -25,13 +25,15 @@ struct Event {
     device,      // another device
     restore,     // a checkpoint was loaded
     checkpoint,  // a checkpoint was saved
+    unpriced,    // the step chooses plans without knowing what they need
   };
   Kind kind = Kind::oom;
   std::int64_t step = 0;  // the one that runs, from 1
   bool spurious = false;  // of an oom: the same plan succeeded when it was run again
   std::optional<Bytes> asked, free, cached, neighbours;
   Plan from, to;
-  std::string why = {};  // of a plan that failed otherwise than of memory: what it said
+  // Of a plan that failed otherwise than of memory: what it said. Of `unpriced`: the reason.
+  std::string why = {};
 };
 
 [[nodiscard]] const char* to_string(Event::Kind kind);

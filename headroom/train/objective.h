@@ -5,9 +5,14 @@
 //     return torch::cross_entropy(net->forward(rows[0]), rows[1]);
 //   }};
 //
-// A batch is a list of tensors whose first dimension counts the same rows. The loss gets some of
-// the rows, already on the model's device. It may run several times for the same rows, so it must
-// have no effect but those on the model's buffers and on LibTorch's random generators.
+// A batch is a list of tensors whose first dimension counts the same rows; one that is undefined
+// stays so. The loss gets some of the rows, already on the model's device.
+//
+// The loss may run several times for the same rows. After a failure the step puts back what
+// LibTorch's operators changed in place meanwhile, in any tensor that is older than the step: the
+// buffers of these and other modules, averages of weights, counters, rows. Everything else that the
+// loss changes counts twice: numbers and files of the program, a variable that gets another tensor
+// (`state = next`; write `state.copy_(next)`), and what is written through data_ptr().
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,6 +22,10 @@
 #include <vector>
 
 #include "headroom/train/plan.h"
+
+namespace torch::nn {
+class Module;
+}
 
 namespace headroom::train {
 
@@ -41,6 +50,12 @@ struct Objective {
   // model has only one form.
   std::function<void(const Plan&)> follow = {};
   bool can_checkpoint = false, can_fuse_loss = false;  // what `follow` knows
+  // Further modules that the loss uses: the other network of a GAN, a teacher, an average of the
+  // weights. Their changes are undone without this, too. With it their batch norm counts a batch in
+  // several parts once, they move with the model to another device, offload leaves their weights
+  // where they are, and their memory is in the prices of the plans. They must live as long as the
+  // step. Example: {.loss = ..., .also = {generator.get()}}.
+  std::vector<torch::nn::Module*> also = {};
 };
 
 }  // namespace headroom::train

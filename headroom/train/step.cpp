@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <exception>
 #include <limits>
 #include <map>
@@ -15,6 +16,7 @@
 #include "headroom/memory/device_memory.h"
 #include "headroom/memory/memory_statistics.h"
 #include "headroom/train/detail/adaptation.h"
+#include "headroom/train/detail/alone.h"
 #include "headroom/train/detail/checks.h"
 #include "headroom/train/detail/pricing.h"
 #include "headroom/train/detail/transaction.h"
@@ -40,6 +42,7 @@ class Step::State {
   std::optional<Prices> prices;
   std::string why_unpriced = "no step has run yet";
   std::optional<Failure> last_failure;
+  std::atomic<bool> runs = false;
 
  private:
   [[nodiscard]] Work work_of(const Tensors& batch) const;
@@ -64,7 +67,7 @@ class Step::State {
   double priced_elements_ = 0;  // of a row
   Plan wish_;                   // the last plan that the caller asked for
   std::map<std::array<bool, 3>, std::int64_t> fewest_run_;  // rows of a part that has committed
-  bool is_prepared_ = false, is_first_ = true;
+  bool is_prepared_ = false, is_first_ = true, told_unpriced_ = false;
 };
 
 namespace {
@@ -132,6 +135,10 @@ void Step::State::prepare(const Tensors& batch) {
   adaptation_.emplace(options_.plan, options_.grow_after, ladder_, prices ? &*prices : nullptr);
 }
 
+// The child is another process, so its failures do not show in this one.
+constexpr const char* kFailed =
+    "the step fails in a dry run, where tensors on the card have no values: ";
+
 void Step::State::price(const Tensors& batch) {
   if (!options_.prices) {
     why_unpriced = "prices were not asked for";
@@ -144,10 +151,12 @@ void Step::State::price(const Tensors& batch) {
   try {
     prices.emplace(detail::priced(transaction, batch, plan, ladder_.options()));
     why_unpriced.clear();
-  } catch (const c10::Error& error) {
-    why_unpriced = error.what_without_backtrace();
-  } catch (const std::exception& error) {
+  } catch (const UnavailableError& error) {
     why_unpriced = error.what();
+  } catch (const c10::Error& error) {
+    why_unpriced = std::string(kFailed) + error.what_without_backtrace();
+  } catch (const std::exception& error) {
+    why_unpriced = kFailed + std::string(error.what());
   }
 }
 
@@ -316,6 +325,13 @@ Committed Step::State::run(const Tensors& batch) {
   transaction.check_place();
   const Work work = work_of(batch);
   Committed done;
+  if (options_.prices && !prices && !transaction.device().is_cpu() &&
+      !std::exchange(told_unpriced_, true))
+    tell(done.events, {.kind = Event::Kind::unpriced,
+                       .step = transaction.commits() + 1,
+                       .from = plan,
+                       .to = plan,
+                       .why = why_unpriced});
   const auto before = memory_now();
   const Plan last = plan;
   if (const auto move = change_before(work, card_of(before))) take(*move, done.events);
@@ -363,9 +379,11 @@ Step::Step(torch::nn::Module& module, optim::Optimizer& optimizer, Objective obj
 Step::~Step() = default;
 
 void Step::prepare(const Tensors& batch) {
+  const detail::Alone alone(state_->runs);
   state_->prepare(batch);
 }
 Committed Step::run(const Tensors& batch) {
+  const detail::Alone alone(state_->runs);
   return state_->run(batch);
 }
 Plan Step::first_plan(std::int64_t rows) const {

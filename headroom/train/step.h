@@ -1,8 +1,8 @@
 // A training step that cannot be lost. It takes a batch and ends in one of two ways: committed, or
 // as if it had not begun. When memory runs out, in the transfer of the data, in the forward or the
-// backward pass, in clipping or anywhere else, parameters, buffers, optimizer, loss scaler and
-// random generators are put back, and the step runs again under the next plan of the ladder
-// (ladder.h).
+// backward pass, in clipping or anywhere else, parameters, buffers, optimizer, loss scaler, random
+// generators and all other tensors that the loss has changed in place (objective.h) are put back,
+// and the step runs again under the next plan of the ladder (ladder.h).
 //
 //   auto optimizer = optim::make_adamw(net->parameters(), {.form = optim::OptimizerForm::fused});
 //   train::Step step(*net, *optimizer, {.loss = [&](const train::Tensors& rows) {
@@ -35,7 +35,7 @@
 // Optimizers that cannot commit without memory (loop, foreach) are protected by copies in host
 // memory, which are slow: prefer the fused forms.
 //
-// Threads: one step, one thread at a time.
+// Threads: one step, one thread at a time, and one step at a time on a thread; run() checks it.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -100,7 +100,8 @@ class Step {
   Step& operator=(const Step&) = delete;
 
   // Prices the plans for batches like this one, and chooses the first plan. run() does it before
-  // the first step if it has not been called. Call it before the optimizer's saved state is loaded.
+  // the first step if it has not been called. Call it before the optimizer's saved state is loaded,
+  // and with several steps in a program call it for each before the first run().
   void prepare(const Tensors& batch);
   // Throws UsageError for a batch without rows, a loss that is not one number with a graph, and a
   // model that has left the device where the step was made. Throws the last out-of-memory if the

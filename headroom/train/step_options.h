@@ -29,8 +29,8 @@ struct StepOptions {
   // when there is room again.
   Plan plan = {};
   // Dry runs of the plans before the first step, in a child process: some 10 ms each for a model of
-  // 100 million parameters. Without prices the ladder halves micro-batches. It is not possible on
-  // the CPU, or once this process has run backward passes on a card.
+  // 100 million parameters. Without prices the ladder halves micro-batches, which an event says. It
+  // is not possible on the CPU, or once this process has run backward passes on a card.
   bool prices = true;
   // False: the plan changes only when an attempt has failed, and never back.
   bool adapts = true;

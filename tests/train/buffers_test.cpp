@@ -33,9 +33,9 @@ Net net(std::optional<double> momentum = 0.1) {
 
 // One step in parts of these sizes.
 void step(Net& of, const Tensor& rows, const std::vector<std::int64_t>& sizes) {
-  Buffers buffers(of);
+  Buffers buffers({&of});
   buffers.begin(static_cast<std::int64_t>(sizes.size()));
-  const Buffers::Watch watch(buffers);
+  const libtorch::CallScope scope(buffers, libtorch::CallScope::Of::writing);
   for (const Tensor& part : rows.split_with_sizes(sizes)) of.forward(part);
   buffers.finish();
 }
@@ -101,10 +101,10 @@ TEST(Buffers, AreAsBeforeAfterAFailure) {
     return all;
   };
   const auto before = state();
-  Buffers buffers(parts);
+  Buffers buffers({&parts});
   for (const std::int64_t count : {1, 2}) {
     buffers.begin(count);
-    const Buffers::Watch watch(buffers);
+    const libtorch::CallScope scope(buffers, libtorch::CallScope::Of::writing);
     static_cast<void>(parts.forward(rows));
     buffers.restore();
     const auto after = state();
@@ -123,10 +123,10 @@ TEST(Buffers, TakeNoMemoryOfTheCardAfterTheyWereMade) {
     return box.card(0).requests() - before;
   };
   const std::uint64_t plain = requests([&] { static_cast<void>(of.forward(rows)); });
-  Buffers buffers(of);
+  Buffers buffers({&of});
   EXPECT_EQ(requests([&] {
               buffers.begin(2);
-              const Buffers::Watch watch(buffers);
+              const libtorch::CallScope scope(buffers, libtorch::CallScope::Of::writing);
               static_cast<void>(of.forward(rows));
               buffers.finish();
               buffers.restore();
@@ -138,7 +138,7 @@ TEST(Buffers, RefuseOneThatCannotBePutBack) {
   Net of = net();
   of.register_buffer("wide", torch::ones({1}).expand({4}));
   try {
-    const Buffers buffers(of);
+    const Buffers buffers({&of});
     FAIL();
   } catch (const UsageError& error) {
     EXPECT_THAT(error.what(), testing::HasSubstr("wide"));

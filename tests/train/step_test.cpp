@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <stdexcept>
+#include <thread>
 
 #include "headroom/base/error.h"
 #include "headroom/sim/injection.h"
@@ -173,6 +174,32 @@ TEST(Step, RefusesWhatIsNoBatch) {
                UsageError);
   EXPECT_THROW(static_cast<void>(run.step->run({torch::ones({0, 3})})), UsageError);
   EXPECT_THROW(static_cast<void>(run.step->run({torch::tensor(1)})), UsageError);
+}
+
+// ---- One run() at a time
+
+// Steps ran through each other without an error.
+TEST(Step, RefusesARunInsideOfItsLossAndFromAnotherThread) {
+  Plain plain(torch::kFloat);
+  const Tensors batch = Plain::batch(1, torch::kFloat);
+  const auto complaint = [&](Step& step) -> std::string {
+    try {
+      static_cast<void>(step.run(batch));
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "none";
+  };
+  std::string inside, elsewhere;
+  Step step(*plain.net, *plain.optimizer, {.loss = [&](const Tensors& rows) {
+    inside = complaint(*plain.step);
+    std::thread([&] { elsewhere = complaint(step); }).join();
+    return plain.net->forward(rows[0]).square().mean();
+  }});
+  EXPECT_EQ(step.run(batch).step, 1);
+  EXPECT_THAT(inside, ::testing::HasSubstr("expected one step after the other"));
+  EXPECT_THAT(elsewhere, ::testing::HasSubstr("expected one thread at a time"));
+  EXPECT_EQ(step.run(batch).step, 2);
 }
 
 }  // namespace

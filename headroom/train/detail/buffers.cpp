@@ -1,7 +1,7 @@
 #include "headroom/train/detail/buffers.h"
 
 #include <ATen/ATen.h>
-#include <ATen/record_function.h>
+#include <ATen/core/ivalue.h>
 #include <torch/nn/module.h>
 
 #include <algorithm>
@@ -19,14 +19,12 @@ namespace {
 
 using at::Tensor;
 
-// Of the thread that watches; null: none does.
-thread_local Buffers* watching = nullptr;
-
 // Arguments of aten::batch_norm.
 constexpr std::size_t kInput = 0, kMean = 3, kTraining = 5, kMomentum = 6;
 
 bool is_one_place(const Tensor& one, const Tensor& other) {
-  return one.is_alias_of(other) && one.storage_offset() == other.storage_offset();
+  return one.is_alias_of(other) && one.storage_offset() == other.storage_offset() &&
+         one.sizes() == other.sizes();
 }
 
 }  // namespace
@@ -41,54 +39,17 @@ struct Buffers::Norm {
   double momentum = 0;                 // of the first call
 };
 
-struct Buffers::Observer {
-  struct Call final : at::ObserverContext {
-    Norm* norm = nullptr;
-    std::int64_t elements = 0;
-    double momentum = 0;
-  };
+Buffers::Buffers(const std::vector<torch::nn::Module*>& modules) {
+  for (const torch::nn::Module* module : modules) add(*module);
+}
 
-  static std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& function) {
-    if (watching == nullptr || std::string_view(function.name()) != "aten::batch_norm")
-      return nullptr;
-    const auto arguments = function.inputs();
-    if (!arguments[kMean].isTensor() || !arguments[kTraining].toBool() || nn::recomputing())
-      return nullptr;
-    const Tensor& mean = arguments[kMean].toTensor();
-    for (const auto& norm : watching->norms_) {
-      if (!mean.defined() || !is_one_place(watching->buffers_[norm->mean].value, mean)) continue;
-      auto call = std::make_unique<Call>();
-      call->norm = norm.get();
-      call->elements = arguments[kInput].toTensor().numel() / mean.numel();
-      call->momentum = arguments[kMomentum].toDouble();
-      keep_failure([&] { watching->clear(*norm); });
-      return call;
-    }
-    return nullptr;
-  }
-
-  static void end(const at::RecordFunction&, at::ObserverContext* context) {
-    auto* call = static_cast<Call*>(context);
-    if (call == nullptr || watching == nullptr) return;
-    keep_failure([&] { watching->pool(*call->norm, call->elements, call->momentum); });
-  }
-
-  template <typename Work>
-  static void keep_failure(const Work& work) {
-    try {
-      work();
-    } catch (...) {
-      watching->failure_ = std::current_exception();
-    }
-  }
-};
-
-Buffers::Buffers(torch::nn::Module& module) {
+void Buffers::add(const torch::nn::Module& module) {
   const at::NoGradGuard no_grad;
   std::map<std::string, std::size_t> places;
   for (const auto& named : module.named_buffers()) {
     const Tensor& buffer = named.value();
-    if (!buffer.defined()) continue;
+    const auto is_it = [&](const Buffer& one) { return is_one_place(one.value, buffer); };
+    if (!buffer.defined() || std::any_of(buffers_.begin(), buffers_.end(), is_it)) continue;
     if (buffer.layout() != at::kStrided || buffer.is_quantized() ||
         !buffer.is_non_overlapping_and_dense())
       throw UsageError(expectation("Step", "buffers that can be copied in place",
@@ -122,13 +83,33 @@ void Buffers::begin(std::int64_t parts) {
   const at::NoGradGuard no_grad;
   for (Buffer& buffer : buffers_) buffer.before.copy_(buffer.value);
   pools_ = parts > 1;
-  failure_ = nullptr;
   for (const auto& norm : norms_) {
     norm->elements = 0;
     if (!pools_) continue;
     norm->pooled_mean.zero_();
     norm->pooled_squares.zero_();
   }
+}
+
+Buffers::Norm* Buffers::norm_of(libtorch::OperatorCall& call) const {
+  if (!pools_ || std::string_view(call.name()) != "aten::batch_norm" || nn::recomputing() ||
+      !call.argument(kMean).isTensor() || !call.argument(kTraining).toBool())
+    return nullptr;
+  const Tensor& mean = call.argument(kMean).toTensor();
+  for (const auto& norm : norms_)
+    if (mean.defined() && is_one_place(buffers_[norm->mean].value, mean)) return norm.get();
+  return nullptr;
+}
+
+void Buffers::on_call(libtorch::OperatorCall& call) {
+  Norm* const norm = norm_of(call);
+  if (norm == nullptr) return call.run();
+  const std::int64_t elements =
+      call.argument(kInput).toTensor().numel() / buffers_[norm->mean].value.numel();
+  const double momentum = call.argument(kMomentum).toDouble();
+  clear(*norm);
+  call.run();
+  pool(*norm, elements, momentum);
 }
 
 // From zero, a layer's update leaves momentum times the mean and the unbiased variance of its
@@ -163,7 +144,6 @@ void Buffers::pool(Norm& norm, std::int64_t elements, double momentum) {
 }
 
 void Buffers::finish() {
-  if (failure_) std::rethrow_exception(failure_);
   const at::NoGradGuard no_grad;
   for (const auto& norm : norms_) {
     if (norm->elements == 0) continue;  // not called, not in training, or one part
@@ -180,20 +160,6 @@ void Buffers::finish() {
 void Buffers::restore() {
   const at::NoGradGuard no_grad;
   for (Buffer& buffer : buffers_) buffer.value.copy_(buffer.before);
-}
-
-Buffers::Watch::Watch(Buffers& buffers) : buffers_(buffers) {
-  if (!buffers.pools_ || buffers.norms_.empty()) return;
-  watching = &buffers_;
-  callback_ = at::addThreadLocalCallback(at::RecordFunctionCallback(Observer::begin, Observer::end)
-                                             .needsInputs(true)
-                                             .scopes({at::RecordScope::FUNCTION}));
-}
-
-Buffers::Watch::~Watch() {
-  if (callback_ == 0) return;
-  at::removeCallback(callback_);
-  watching = nullptr;
 }
 
 }  // namespace headroom::train::detail

@@ -13,8 +13,10 @@
 #include "headroom/allocator/settings.h"
 #include "headroom/base/file.h"
 #include "headroom/estimate/step_run.h"
+#include "headroom/libtorch/random_state.h"
 #include "headroom/sim/child.h"
 #include "headroom/sim/simulate.h"
+#include "headroom/train/detail/stand_ins.h"
 #include "headroom/train/rungs/rungs.h"
 
 namespace headroom::train::detail {
@@ -103,8 +105,11 @@ struct DryRuns {
     const Tensors some = some_rows(batch, {0, rows});
     const estimate::MakeSubject make = [&](c10::Device device) {
       transaction.start_anew_on(device);
-      return dryrun::Subject{.step = [&] {
-        transaction.attempt(some, plan);
+      return dryrun::Subject{.step = [&, device] {
+        StandIns stand_ins(device);
+        const libtorch::CallScope scope(stand_ins, libtorch::CallScope::Of::all);
+        libtorch::RandomState random({});
+        transaction.attempt(some, plan, random);
         transaction.optimizer().zero_grad();
       }};
     };

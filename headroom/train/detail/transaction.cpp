@@ -22,9 +22,12 @@ namespace {
 
 using at::Tensor;
 
-std::vector<Tensor> all_of(torch::nn::Module& module) {
-  std::vector<Tensor> all = module.parameters();
-  for (const Tensor& buffer : module.buffers()) all.push_back(buffer);
+std::vector<Tensor> all_of(const std::vector<torch::nn::Module*>& modules) {
+  std::vector<Tensor> all;
+  for (const torch::nn::Module* module : modules) {
+    for (const Tensor& parameter : module->parameters()) all.push_back(parameter);
+    for (const Tensor& buffer : module->buffers()) all.push_back(buffer);
+  }
   return all;
 }
 
@@ -76,11 +79,15 @@ Tensors put_on(const Tensors& rows, c10::Device device) {
 Transaction::Transaction(torch::nn::Module& module, optim::Optimizer& optimizer,
                          Objective objective, const StepOptions& options)
     : module_(module),
+      modules_{&module},
       optimizer_(optimizer),
       objective_(std::move(objective)),
       options_(options),
       home_(c10::DeviceType::CPU),
       device_(home_) {
+  modules_.insert(modules_.end(), objective_.also.begin(), objective_.also.end());
+  if (std::find(modules_.begin(), modules_.end(), nullptr) != modules_.end())
+    throw UsageError(expectation("Step", "modules in Objective::also", "a null pointer"));
   if (!objective_.loss) throw UsageError(expectation("Step", "an objective with a loss", "none"));
   check(options, optimizer);
   check(options.plan, objective_);
@@ -123,7 +130,8 @@ void Transaction::start_anew_on(c10::Device card) {
   offload_.reset();
   followed_.reset();
   home_ = device_ = card;
-  libtorch::move_shapes(module_, card);
+  writes_.forget();
+  libtorch::move_shapes(modules_, card);
   for (std::size_t i = 0; i < optimizer_.parameters().size(); ++i) optimizer_.set_state(i, {});
   if (options_.scaling) scaler_.emplace(*options_.scaling);
 }
@@ -139,7 +147,7 @@ void Transaction::follow(const Plan& plan) {
   if (objective_.follow) objective_.follow(plan);
   offload_.reset();
   if (plan.offload)
-    offload_.emplace(all_of(module_),
+    offload_.emplace(all_of(modules_),
                      nn::OffloadOptions{.budget = is_dry_ ? std::nullopt : host_memory_to_use(),
                                         .pinned = device_.is_cuda(),
                                         .copies = !is_dry_});
@@ -153,9 +161,10 @@ void Transaction::move_to(c10::Device device) {
     states.push_back(optimizer_.state(i));
     for (auto& [name, tensor] : states.back()) tensor = tensor.to(device);
   }
-  libtorch::move(module_, device);
+  libtorch::move(modules_, device);
   for (std::size_t i = 0; i < states.size(); ++i) optimizer_.set_state(i, std::move(states[i]));
   kept_.reset();
+  writes_.forget();
   device_ = device;
 }
 
@@ -166,7 +175,7 @@ void Transaction::prepare() {
   optimizer_.reserve();
   if (scaler_) scaler_->reserve(optimizer_);
   const auto number = at::TensorOptions(device_).dtype(at::kDouble);
-  kept_.reset(new Kept{Buffers(module_), at::zeros({}, number), at::zeros({}, number)});
+  kept_.reset(new Kept{Buffers(modules_), at::zeros({}, number), at::zeros({}, number)});
 }
 
 // A result of an earlier step may still have its numbers; otherwise their memory serves again.
@@ -212,27 +221,34 @@ void Transaction::forward_and_backward(const Tensors& rows, std::int64_t in_all)
   (scaler_ ? scaler_->scale(share) : share).backward();
 }
 
+void Transaction::run_parts(const Tensors& batch, const Plan& plan, libtorch::RandomState& random) {
+  const std::vector<optim::Rows> all = parts_of(rows_in(batch), plan);
+  const std::int64_t in_all = std::max<std::int64_t>(terms(batch), 1);
+  kept_->buffers.begin(static_cast<std::int64_t>(all.size()));
+  begin_numbers();
+  kept_->buffers.for_each([&](const Tensor& buffer) { writes_.leave_out(buffer); });
+  writes_.leave_out(kept_->loss);
+  writes_.begin(batch, random);
+  const Writes::Watch watch(writes_);
+  const libtorch::CallScope pooled(kept_->buffers, libtorch::CallScope::Of::writing);
+  for (const optim::Rows& part : all) forward_and_backward(some_rows(batch, part), in_all);
+}
+
 // Everything before update() can be dropped or put back.
-void Transaction::attempt(const Tensors& batch, const Plan& plan) {
+void Transaction::attempt(const Tensors& batch, const Plan& plan, libtorch::RandomState& random) {
   {
     const PhaseNow begun = phase(trace::Phase::init);
     follow(plan);
     prepare();
   }
   optimizer_.zero_grad();
-  const std::vector<optim::Rows> all = parts_of(rows_in(batch), plan);
-  const std::int64_t in_all = std::max<std::int64_t>(terms(batch), 1);
-  kept_->buffers.begin(static_cast<std::int64_t>(all.size()));
-  begin_numbers();
-  {
-    const Buffers::Watch watch(kept_->buffers);
-    for (const optim::Rows& part : all) forward_and_backward(some_rows(batch, part), in_all);
-  }
+  run_parts(batch, plan, random);
   const PhaseNow optimizer = phase(trace::Phase::optimizer);
   if (scaler_) scaler_->unscale(optimizer_);
   clip();
   kept_->buffers.finish();
   update();
+  writes_.commit();
   ++commits_;
 }
 
@@ -255,14 +271,15 @@ void Transaction::undo(const libtorch::RandomState& random) {
   optimizer_.zero_grad();
   if (scaler_) scaler_->abandon();
   if (kept_) kept_->buffers.restore();
+  writes_.undo();
   random.restore();
 }
 
 std::exception_ptr Transaction::try_once(const Tensors& batch, const Plan& plan) {
-  const libtorch::RandomState random(libtorch::devices_in_use());
+  libtorch::RandomState random(libtorch::devices_in_use());
   std::exception_ptr failure;
   try {
-    attempt(batch, plan);
+    attempt(batch, plan, random);
   } catch (...) {
     failure = std::current_exception();
   }

@@ -1,6 +1,6 @@
 // One attempt at a step: all of it, or nothing. What may fail comes before the optimizer's commit,
-// which takes no memory; after a failure parameters, buffers, optimizer, scaler and random
-// generators are as before.
+// which takes no memory; after a failure parameters, buffers, optimizer, scaler, random generators
+// and what the loss changed in place (writes.h) are as before.
 //
 // Threads: one at a time.
 #pragma once
@@ -20,6 +20,7 @@
 #include "headroom/optim/optimizer.h"
 #include "headroom/trace/recorder.h"
 #include "headroom/train/detail/buffers.h"
+#include "headroom/train/detail/writes.h"
 #include "headroom/train/objective.h"
 #include "headroom/train/step_options.h"
 
@@ -46,7 +47,7 @@ class Transaction {
   // tensors have no values, and without states of the optimizer.
   void start_anew_on(c10::Device card);
   // An attempt that throws what fails.
-  void attempt(const Tensors& batch, const Plan& plan);
+  void attempt(const Tensors& batch, const Plan& plan, libtorch::RandomState& random);
 
   [[nodiscard]] c10::Device device() const { return device_; }
   [[nodiscard]] const Objective& objective() const { return objective_; }
@@ -76,12 +77,14 @@ class Transaction {
   void begin_numbers();
   [[nodiscard]] bool needs_norm() const;
   void clip();
+  void run_parts(const Tensors& batch, const Plan& plan, libtorch::RandomState& random);
   [[nodiscard]] at::Tensor loss_of(const Tensors& rows);
   void forward_and_backward(const Tensors& rows, std::int64_t in_all);
   void update();
   void undo(const libtorch::RandomState& random);
 
   torch::nn::Module& module_;
+  std::vector<torch::nn::Module*> modules_;  // it, and the objective's further ones
   optim::Optimizer& optimizer_;
   Objective objective_;
   StepOptions options_;
@@ -90,6 +93,7 @@ class Transaction {
   std::optional<optim::LossScaler> scaler_;
   std::vector<std::optional<double>> rates_;  // of the optimizer's groups, without the schedule
   std::unique_ptr<Kept> kept_;
+  Writes writes_;
   std::optional<nn::Offload> offload_;
   std::optional<Plan> followed_;
   bool is_dry_ = false;

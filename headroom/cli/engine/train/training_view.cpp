@@ -50,6 +50,7 @@ void TrainingView::show(const train::Progress& progress, std::optional<Bytes> pe
 
 void TrainingView::show_event(const train::Event& event) {
   using Kind = train::Event::Kind;
+  if (event.kind == Kind::unpriced) return;  // plan_line() has said so
   if (event.kind == Kind::checkpoint || event.kind == Kind::restore)
     return say(event.kind == Kind::checkpoint
                    ? "checkpoint of step " + std::to_string(event.step) + " saved"
