@@ -66,9 +66,9 @@ int main(int argc, char** argv) {
   torch::manual_seed(1);
   Net net;
   net->to(device);
-  using namespace headroom;
+  namespace optim = headroom::optim;
   auto optimizer = optim::make_adamw(net->parameters(), {.form = optim::OptimizerForm::fused});
-  train::Step step(*net, *optimizer, {[&](auto& rows) { return net->loss(rows[0], rows[1]); }});
+  headroom::train::Step step(*net, *optimizer, {[&](auto& r) { return net->loss(r[0], r[1]); }});
 
   for (int epoch = 1; epoch <= 3; ++epoch) {
     for (const auto& batch : *loader) {

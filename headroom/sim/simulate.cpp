@@ -108,7 +108,8 @@ void check_alone(std::string_view function) {
   if (detail::card_count() > 0)
     throw UsageError(expectation(function, "one box of simulated cards at a time",
                                  "a second one while the first exists",
-                                 "ending the first Simulation first"));
+                                 "ending the first Simulation first, or dryrun::dry_run and "
+                                 "find_max_batch_size on a device of it"));
 }
 
 std::shared_ptr<Card> card_of(c10::Device device) {

@@ -9,6 +9,10 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 fail() { echo "$1"; cat "$work/log"; exit 1; }
 cmake --install "$build" --prefix "$work/installed" > "$work/log" 2>&1 || fail "install"
+# Once a program of 3 MB had 16 MB of the archive's debug information.
+objdump -h "$work"/installed/lib*/libheadroom_core.a > "$work/log"
+if ! grep -q '^CMAKE_BUILD_TYPE:STRING=Debug' "$build/CMakeCache.txt" &&
+  grep -q '\.debug_info' "$work/log"; then fail "libheadroom_core.a has debug information"; fi
 
 mkdir "$work/core" "$work/engine" "$work/optional"
 cat > "$work/core/main.cpp" <<'END'
