@@ -2,6 +2,7 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
+#include <c10/core/InferenceMode.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 #include <torch/library.h>
 
@@ -50,6 +51,13 @@ bool is_norm(std::string_view name) {
   return std::find(kNorms.begin(), kNorms.end(), name) != kNorms.end();
 }
 
+// Autograd's kernels exclude its keys around the kernel of a device. What that writes are tensors
+// of its own; on a simulated card they may have no values yet.
+bool is_inside_a_kernel() {
+  return c10::impl::tls_is_dispatch_keyset_excluded(c10::autograd_dispatch_keyset) &&
+         !c10::InferenceMode::is_enabled();
+}
+
 bool is_written(const c10::Argument& argument) {
   return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
 }
@@ -58,6 +66,7 @@ bool is_written(const c10::Argument& argument) {
 
 struct OperatorCalls {
   static void see(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
+    if (is_inside_a_kernel()) return op.redispatchBoxed(keys, stack);
     const Observers* const observers = observers_now();
     const c10::impl::ExcludeDispatchKeyGuard once(kBoth);
     static const std::vector<CallObserver*> none;

@@ -230,7 +230,8 @@ void Transaction::run_parts(const Tensors& batch, const Plan& plan, libtorch::Ra
   writes_.leave_out(kept_->loss);
   writes_.begin(batch, random);
   const Writes::Watch watch(writes_);
-  const libtorch::CallScope pooled(kept_->buffers, libtorch::CallScope::Of::writing);
+  std::optional<libtorch::CallScope> pooled;
+  if (all.size() > 1) pooled.emplace(kept_->buffers, libtorch::CallScope::Of::writing);
   for (const optim::Rows& part : all) forward_and_backward(some_rows(batch, part), in_all);
 }
 
