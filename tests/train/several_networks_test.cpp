@@ -1,5 +1,5 @@
-// The code of docs/guides/several-networks.md, as it stands there: a memory runs out in each
-// request of two steps, and the result is that of a run without it.
+// The code of docs/guides/several-networks.md, as it stands there: memory runs out at each request
+// of two steps, and the result is that of a run without it.
 #include <gmock/gmock.h>
 #include <torch/torch.h>
 
@@ -51,7 +51,7 @@ void expect_the_same_after_each_refusal(const Run& run) {
 // ---- State that is carried from batch to batch ----
 
 Tensors carried_state(c10::Device device, const std::function<void()>& when_ready) {
-  const auto cell = libtorch::on(device, [] { return torch::nn::GRUCell(3, 4); });
+  auto cell = libtorch::on(device, [] { return torch::nn::GRUCell(3, 4); });
   const auto optimizer = optim::make_sgd(
       cell->parameters(), {.learning_rate = 0.1, .form = optim::OptimizerForm::fused});
   Tensor state = torch::zeros({kBatch, 4}, device);
@@ -109,7 +109,7 @@ Tensor contrastive(const Tensor& one, const Tensor& other) {
 TEST(SeveralNetworks, KeepABatchWholeWhoseRowsDependOnEachOther) {
   const sim::Simulation box = sim::simulate("1GiB", {.mode = sim::Mode::compute});
   torch::manual_seed(1);
-  const auto net = libtorch::on(box.device(0), [] { return torch::nn::Linear(3, 4); });
+  auto net = libtorch::on(box.device(0), [] { return torch::nn::Linear(3, 4); });
   const auto optimizer =
       optim::make_adamw(net->parameters(), {.form = optim::OptimizerForm::fused});
   std::vector<Event> events;
