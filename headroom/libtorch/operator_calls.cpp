@@ -66,7 +66,6 @@ bool is_written(const c10::Argument& argument) {
 
 struct OperatorCalls {
   static void see(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
-    if (is_inside_a_kernel()) return op.redispatchBoxed(keys, stack);
     const Observers* const observers = observers_now();
     const c10::impl::ExcludeDispatchKeyGuard once(kBoth);
     static const std::vector<CallObserver*> none;
@@ -76,7 +75,10 @@ struct OperatorCalls {
 
   template <DispatchKey key>
   static void kernel(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
-    see(op, (keys & DispatchKeySet(DispatchKeySet::FULL_AFTER, key)) - kBoth, stack);
+    const DispatchKeySet rest = (keys & DispatchKeySet(DispatchKeySet::FULL_AFTER, key)) - kBoth;
+    // Under kAll no call inside of another is seen; torch::zeros() and the like exclude autograd.
+    if (key == kWriting && is_inside_a_kernel()) return op.redispatchBoxed(rest, stack);
+    see(op, rest, stack);
   }
 
   static torch::Library& library(DispatchKey key, const char* names) {

@@ -9,8 +9,9 @@
 //   const CallScope scope(count, CallScope::Of::all);
 //
 // With Of::all, only the calls of the code itself are seen, not those that an operator makes
-// inside. With Of::writing, operators that write into an argument are seen, also inside of others
-// that do not. Watching costs about 1 us for each call that is seen, and nothing for others.
+// inside. With Of::writing, operators that write into an argument are seen, also where LibTorch
+// composes another one of them, but not inside of a device's kernel. Watching costs about 1 us for
+// each call that is seen, and nothing for others.
 //
 // Threads: a scope belongs to its thread; on_call() comes from any thread of a backward pass.
 #pragma once
