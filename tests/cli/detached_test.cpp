@@ -72,14 +72,14 @@ TEST_F(Detached, AreListed) {
   EXPECT_EQ(wrong.exit_code, 64);
 }
 
-// A job that waited for a card was listed as "runs", and a command of several lines broke the table.
+// A job that waited for a card was listed as "runs", and a command of several lines broke the
+// table.
 TEST_F(Detached, AJobThatWaitsIsListedAsWaiting) {
   const auto holder = world_.start({"run", "--need", "20GiB", "--gpus", "sim:1x24GiB@lab", "--",
                                     "sh", "-c", "echo here; exec sleep 1000"});
   ASSERT_TRUE(holder->until([](const Running& one) { return one.out() == "here\n"; }));
-  const Outcome started =
-      world_.headroom({"run", "--detach", "--need", "20GiB", "--gpus", "sim:1x24GiB@lab", "--",
-                       "sh", "-c", "true\ntrue"});
+  const Outcome started = world_.headroom({"run", "--detach", "--need", "20GiB", "--gpus",
+                                           "sim:1x24GiB@lab", "--", "sh", "-c", "true\ntrue"});
   ASSERT_EQ(started.exit_code, 0) << started.err;
   const auto poll = world_.start_program({"sleep", "1000"});
   EXPECT_TRUE(poll->until([&](const Running&) {

@@ -177,7 +177,8 @@ TEST(Config, ABudgetIsAShareOrASize) {
   EXPECT_EQ(given({"budget=1048576"}).share_or_bytes("budget").bytes, 1_MiB);
   EXPECT_EQ(refusal("budget=10"),
             "budget: expected a size with its unit, received '10'; try 10GiB");
-  for (const char* wrong : {"budget=0", "budget=-1", "budget=1KiB", "budget=110%", "budget=most", "budget="})
+  for (const char* wrong :
+       {"budget=0", "budget=-1", "budget=1KiB", "budget=110%", "budget=most", "budget="})
     EXPECT_THAT(refusal(wrong), HasSubstr("expected")) << wrong;
   EXPECT_DOUBLE_EQ(given({"emergency_clean_above=95%"}).number("emergency_clean_above"), 0.95);
 }

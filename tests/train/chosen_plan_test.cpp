@@ -123,13 +123,13 @@ struct NormedImpl : torch::nn::Module {
   torch::nn::BatchNorm1d norm{nullptr};
   torch::Tensor spread;
 
-  NormedImpl() {
+  explicit NormedImpl(std::int64_t copies) {
     first = register_module("first", torch::nn::Linear(64, 64));
     norm = register_module("norm", torch::nn::BatchNorm1d(64));
     last = register_module("last", torch::nn::Linear(64, 64));
-    spread = register_buffer("spread", torch::ones({8192, 1}));
+    spread = register_buffer("spread", torch::ones({copies, 1}));
   }
-  // 2 MiB of activations for each row and operation.
+  // 2 MiB of activations for each row and operation, with 8192 copies.
   torch::Tensor forward(const torch::Tensor& x) {
     const torch::Tensor wide = torch::tanh(norm(first(x)).unsqueeze(1) * spread);
     return last(wide.mean(1)).square().mean();
@@ -143,20 +143,27 @@ struct NormedRun {
   std::unique_ptr<optim::Optimizer> optimizer;
   std::unique_ptr<Step> step;
   std::function<void()> before_loss = [] {};
-  const Tensors batch{torch::arange(64 * 64, torch::kFloat).reshape({64, 64}) / 4096};
+  Tensors batch;
 
-  explicit NormedRun(const char* card, const StepOptions& options)
+  explicit NormedRun(const char* card, const StepOptions& options, std::int64_t rows = 64,
+                     std::int64_t copies = 8192)
       : box(sim::simulate(card, {.mode = sim::Mode::compute})), net(nullptr) {
     torch::manual_seed(1);
-    net = libtorch::on(box.device(0), [] { return Normed(); });
+    net = libtorch::on(box.device(0), [&] { return Normed(copies); });
     optimizer = optim::make_sgd(net->parameters(), {.form = optim::OptimizerForm::fused});
-    step = std::make_unique<Step>(*net, *optimizer,
-                                  Objective{.loss =
-                                                [this](const Tensors& rows) {
-                                                  before_loss();
-                                                  return net->forward(rows[0]);
-                                                }},
-                                  options);
+    batch = {torch::randn({rows, 64})};
+    const auto loss = [this](const Tensors& some) {
+      before_loss();
+      return net->forward(some[0]);
+    };
+    step = std::make_unique<Step>(*net, *optimizer, Objective{.loss = loss}, options);
+  }
+  // Of parameters and buffers.
+  [[nodiscard]] Tensors values() const {
+    Tensors all;
+    for (const at::Tensor& one : net->parameters()) all.push_back(one.detach().cpu().clone());
+    for (const at::Tensor& one : net->buffers()) all.push_back(one.cpu().clone());
+    return all;
   }
 };
 
@@ -199,6 +206,45 @@ TEST(ChosenPlan, IsNeverOfTooFewRowsWherePricesAreKnown) {
   EXPECT_EQ(done.plan.micro_batch, largest_part(done.plan, 64));
   const auto least = run.step->least_plan(3);
   EXPECT_EQ(smallest_part(least->plan, 3), 3) << "2 and 1 would be too few";
+}
+
+// With a refusal that lasts until the plan changes, or for ever, at any request: the step commits
+// as a clean run under its plan, or throws the out-of-memory, and never what batch norm said.
+TEST(ChosenPlan, OfBatchNormCommitsOrThrowsTheOutOfMemory) {
+  for (const std::int64_t rows : {64, 9, 3, 2}) {
+    std::uint64_t requests = 0;
+    {
+      NormedRun clean("1GiB", kBlind, rows, 16);
+      const std::uint64_t before = clean.box.card(0).requests();
+      static_cast<void>(clean.step->run(clean.batch));
+      requests = clean.box.card(0).requests() - before;
+    }
+    for (std::uint64_t k = 1; k <= requests; k += 3)
+      for (const bool ends : {true, false}) {
+        SCOPED_TRACE(std::to_string(rows) + " rows, request " + std::to_string(k));
+        const sim::Lift lift;
+        StepOptions options = kBlind;
+        options.on_event = [&](const Event& event) {
+          if (ends && event.kind != Event::Kind::oom && event.from != event.to) lift.now();
+        };
+        std::optional<Plan> plan;
+        Tensors ours;
+        {
+          NormedRun run("1GiB", options, rows, 16);
+          const sim::InjectionScope scope(run.box.card(0), sim::lasting(k, lift));
+          try {
+            plan = run.step->run(run.batch).plan;
+            ours = run.values();
+          } catch (const c10::OutOfMemoryError&) {
+            EXPECT_FALSE(ends && rows > 3);
+          }
+        }
+        if (!plan) continue;
+        NormedRun clean("1GiB", {.plan = *plan, .prices = false}, rows, 16);
+        static_cast<void>(clean.step->run(clean.batch));
+        expect_same(ours, clean.values());
+      }
+  }
 }
 
 // The user's own mistake, in the plan that was asked for and in one that has run before.

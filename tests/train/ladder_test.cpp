@@ -164,7 +164,8 @@ TEST(Ladder, TriesAboutTwiceTheRowsAfterAnotherFailureUntilAPlanThatHasFailed) {
 TEST(Ladder, CutsNoPartOfFewerRowsThanALayerNeeds) {
   Ladder ladder(kOnlySmaller);
   ladder.set_fewest_rows(2);
-  EXPECT_EQ(tried(ladder, {}, 9), (std::vector<std::int64_t>{0, 3, 0})) << "2 would leave a single row";
+  EXPECT_EQ(tried(ladder, {}, 9), (std::vector<std::int64_t>{0, 3, 0}))
+      << "2 would leave a single row";
   EXPECT_EQ(tried(ladder, {}, 3), (std::vector<std::int64_t>{0}));
 }
 

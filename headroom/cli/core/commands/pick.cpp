@@ -153,7 +153,9 @@ void add_pick(Registry& registry) {
       ->add_option("--ids", options->ids, "What to print: index or uuid (MIG slices: always uuid)")
       ->capture_default_str();
   auto* wait = command->add_flag("--wait", options->wait, "Wait until enough memory is usable");
-  command->add_option("--timeout", options->timeout, "Longest wait: 90s, 10m; a plain number is seconds")
+  command
+      ->add_option("--timeout", options->timeout,
+                   "Longest wait: 90s, 10m; a plain number is seconds")
       ->capture_default_str()
       ->needs(wait);
   command

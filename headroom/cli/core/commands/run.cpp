@@ -251,7 +251,9 @@ void add_run(Registry& registry) {
   command
       ->add_option("--ids", options->ids, "How CUDA_VISIBLE_DEVICES names the cards: index or uuid")
       ->capture_default_str();
-  command->add_option("--timeout", options->timeout, "Longest wait for the cards: 90s, 10m; a plain number is seconds")
+  command
+      ->add_option("--timeout", options->timeout,
+                   "Longest wait for the cards: 90s, 10m; a plain number is seconds")
       ->capture_default_str();
   command
       ->add_option("--interval", options->interval, "How often to look at the cards while waiting")

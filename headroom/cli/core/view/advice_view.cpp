@@ -47,9 +47,8 @@ Changes changes_text(const std::vector<Technique>& changes, const gpu::Simulated
 bool has_room_for(const std::string& text, const Terminal& terminal) {
   const auto width = static_cast<std::size_t>(terminal.width);
   const auto lines = split(text, '\n');
-  return !terminal.has_width || std::all_of(lines.begin(), lines.end(), [&](const auto& line) {
-    return cells(line) <= width;
-  });
+  return !terminal.has_width || std::all_of(lines.begin(), lines.end(),
+                                            [&](const auto& line) { return cells(line) <= width; });
 }
 
 }  // namespace
