@@ -15,7 +15,7 @@ namespace {
 
 using torch::Tensor;
 
-constexpr std::int64_t kPairs = 6;
+constexpr std::int64_t kBatchRows = 6;
 
 // What is left after two steps; `refused`: the request that memory does not suffice for, 0: none.
 struct Left {
@@ -54,7 +54,7 @@ Tensors carried_state(c10::Device device, const std::function<void()>& when_read
   auto cell = libtorch::on(device, [] { return torch::nn::GRUCell(3, 4); });
   const auto optimizer = optim::make_sgd(
       cell->parameters(), {.learning_rate = 0.1, .form = optim::OptimizerForm::fused});
-  Tensor state = torch::zeros({kPairs, 4}, device);
+  Tensor state = torch::zeros({kBatchRows, 4}, device);
   Step step(*cell, *optimizer,
             {.loss =
                  [&](const Tensors& rows) {
@@ -65,7 +65,7 @@ Tensors carried_state(c10::Device device, const std::function<void()>& when_read
             {.plan = {.micro_batch = 4}});
   when_ready();
   for (int i = 0; i < 2; ++i) {
-    step.run({torch::ones({kPairs, 3}), state});
+    step.run({torch::ones({kBatchRows, 3}), state});
   }
   Tensors all = cell->parameters();
   all.push_back(state);
@@ -83,7 +83,7 @@ TEST(SeveralNetworks, CarryTheStateOfEachRowOnce) {
     torch::nn::GRUCell cell(3, 4);
     const auto optimizer =
         optim::make_sgd(cell->parameters(), {.form = optim::OptimizerForm::fused});
-    Tensor state = torch::zeros({kPairs, 4});
+    Tensor state = torch::zeros({kBatchRows, 4});
     Step step(*cell, *optimizer,
               {.loss =
                    [&](const Tensors& rows) {
@@ -92,7 +92,7 @@ TEST(SeveralNetworks, CarryTheStateOfEachRowOnce) {
                      return next.square().mean();
                    }},
               {.plan = {.micro_batch = micro_batch}});
-    for (int i = 0; i < 3; ++i) static_cast<void>(step.run({torch::ones({kPairs, 3}), state}));
+    for (int i = 0; i < 3; ++i) static_cast<void>(step.run({torch::ones({kBatchRows, 3}), state}));
     return state;
   };
   EXPECT_TRUE(on_cpu(2).allclose(on_cpu(0), 1e-5, 1e-6));
@@ -116,16 +116,16 @@ TEST(SeveralNetworks, KeepABatchWholeWhoseRowsDependOnEachOther) {
   const Objective objective{.loss = [&](const Tensors& rows) {
     return contrastive(net->forward(rows[0]), net->forward(rows[1]));
   }};
-  Step step(*net, *optimizer, objective, {.ladder = {.min_micro_batch = kPairs}});
-  const Tensors batch{torch::randn({kPairs, 3}), torch::randn({kPairs, 3})};
+  Step step(*net, *optimizer, objective, {.ladder = {.min_micro_batch = kBatchRows}});
+  const Tensors batch{torch::randn({kBatchRows, 3}), torch::randn({kBatchRows, 3})};
   const sim::InjectionScope scope(box.card(0), sim::every(7));
   for (int i = 0; i < 3; ++i) {
     try {
       const Committed done = step.run(batch);
-      EXPECT_EQ(largest_part(done.plan, kPairs), kPairs);
+      EXPECT_EQ(largest_part(done.plan, kBatchRows), kBatchRows);
     } catch (const c10::OutOfMemoryError&) {
     }
-    EXPECT_EQ(largest_part(step.plan(), kPairs), kPairs);
+    EXPECT_EQ(largest_part(step.plan(), kBatchRows), kBatchRows);
   }
   EXPECT_NE(step.last_failure(), nullptr);
 }
