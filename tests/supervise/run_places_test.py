@@ -156,7 +156,7 @@ class Ladder(RunTest):
             self.assertEqual(told["tries"][-1]["batch"], 24)
             self.assertEqual(told["tries"][-1]["accumulation"], 2)
             self.assertEqual(told["why_no_change"], document["why"])
-            self.assertIn("24 is the smallest allowed", document["why"])
+            self.assertIn("batch 24 is the smallest that may be tried", document["why"])
 
     def test_more_memory_than_before_is_used(self):
         with World([7 * GIB]) as world:

@@ -97,7 +97,7 @@ TEST_F(TrainInjected, ALastingFailureWhileBuildingEndsWithAReport) {
     EXPECT_EQ(outcome.exit_code, 76);
     EXPECT_THAT(outcome.err, AllOf(HasSubstr("Out of memory on sim:0"), HasSubstr(" asked"),
                                    HasSubstr("was refused, although ")));
-    EXPECT_EQ(outcome.out, "");
+    EXPECT_TRUE(outcome.json().at("out_of_memory").is_object());
     EXPECT_FALSE(fs::exists(world_.path("out"))) << "nothing half-written";
   }
 }
@@ -124,7 +124,7 @@ TEST_F(TrainInjected, AFailureInEveryPlanEndsWithAReportAndACheckpoint) {
   const Outcome outcome = run("oom@100:every=1");
   EXPECT_EQ(outcome.exit_code, 76);
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("Out of memory on sim:0"), HasSubstr("is saved in ")));
-  EXPECT_EQ(outcome.out, "");
+  EXPECT_TRUE(outcome.json().at("out_of_memory").is_object());
   const Outcome then = world_.train(world_.on_tokens("out", {"steps=3", "--resume"}));
   EXPECT_EQ(weights_of(then), with_the_plans_of(then));
 }

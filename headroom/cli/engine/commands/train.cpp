@@ -140,6 +140,7 @@ class Run {
 void Run::make() {
   data_ = data_of(config_, machine_.own.is_cuda());
   view_.say(data_.words);
+  effective_batch_ = data_.train->options().batch_size;
   job_ = job_where_it_fits(machine_, config_, data_.outputs, !goes_on_, view_, events_,
                            [this](const train::OomReport& report) {
                              if (!request_.at("dry_run").get<bool>()) explain(report);
@@ -148,7 +149,6 @@ void Run::make() {
   const bool images = trains_on_images(config_);
   std::optional<train::Batches> evaluation;
   if (data_.evaluation) evaluation = batches_of(data_.evaluation, images);
-  effective_batch_ = data_.train->options().batch_size;
   trainer_.emplace(job_.model->module(), *job_.optimizer, train::objective_of(job_.model),
                    batches_of(data_.train, images), options(), std::move(evaluation));
   setup_ = setup_of(config_, machine_.own, trainer_->step().usable());

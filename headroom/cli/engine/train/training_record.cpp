@@ -41,14 +41,17 @@ std::string module_of(const std::string& parameter) {
   return dot == std::string::npos ? "" : parameter.substr(0, dot);
 }
 
-// The categories that the lives of all other tensors show.
+// The categories that the lives of all other tensors show. No parameter is among them: those are
+// known.
 void categorise_by_life(std::vector<trace::Event>& events, const trace::Names& names,
                         const trace::About& about) {
   const trace::Timeline timeline = timeline_of(*trace::read_events(events, names, about));
   for (const trace::TensorLife& tensor : timeline.tensors) {
     trace::Event& made = events[timeline.event_numbers[tensor.born]];
-    if (made.kind == trace::Kind::alloc && made.category == trace::Category::unknown)
-      made.category = timeline.origins[tensor.origin].category;
+    const trace::Category category = timeline.origins[tensor.origin].category;
+    if (made.kind == trace::Kind::alloc && made.category == trace::Category::unknown &&
+        category != trace::Category::parameter)
+      made.category = category;
   }
 }
 
