@@ -82,11 +82,10 @@ int make_locked_file(const fs::path& folder, const std::string& name, std::strin
     pass(Point::file_locked);
     write_all(file, content, path);
     pass(Point::file_written);
-    const auto has_its_name = [&] {
-      return may_replace ? ::rename(temporary.c_str(), path.c_str()) == 0
-                         : rename_to_new(temporary, path);
-    };
-    if (::fchmod(file, 0644) != 0 || !has_its_name()) throw_write_error(path, errno);
+    if (::fchmod(file, 0644) != 0) throw_write_error(path, errno);
+    const bool has_its_name = may_replace ? ::rename(temporary.c_str(), path.c_str()) == 0
+                                          : rename_to_new(temporary, path);
+    if (!has_its_name) throw_write_error(path, errno);
   } catch (...) {
     ::unlink(temporary.c_str());
     ::close(file);
