@@ -1,4 +1,4 @@
-// Who holds flock() on a file or folder.
+// The process that holds flock() on a file or folder.
 #pragma once
 
 #include <filesystem>

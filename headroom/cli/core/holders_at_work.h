@@ -1,5 +1,5 @@
-// Who holds memory on the cards (gpu/holders.h), with what Headroom knows of its own trainings: one
-// that steps is at work, although a shell that has ended started it.
+// The holders of memory on the cards (gpu/holders.h), with what Headroom knows of its own
+// trainings: one that steps is at work, although a shell that has ended started it.
 #pragma once
 
 #include <vector>

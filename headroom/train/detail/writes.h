@@ -1,7 +1,7 @@
-// What the loss changes in place, whoever owns it: another network's batch norm, a teacher, an
-// average of weights, a counter, the rows. Before the first write of an attempt a tensor is copied;
-// after a failure its values are put back. So are the gradients that a backward pass leaves in
-// other networks.
+// Tensors outside of the step that the loss changes in place: another network's batch norm, a
+// teacher, an average of weights, a counter, the rows. Before the first write of an attempt a
+// tensor is copied; after a failure its values are put back. So are the gradients that a backward
+// pass leaves in other networks.
 //
 //   writes.begin(rows, random);
 //   {
@@ -43,7 +43,7 @@ class Writes final : public libtorch::CallObserver {
   // Of an attempt with these rows. The loss may draw from generators of its own: it adds them to
   // `random`, which must outlive the attempt.
   void begin(const std::vector<at::Tensor>& rows, libtorch::RandomState& random);
-  // Somebody else puts this one back.
+  // For a tensor that other code puts back: buffers, the step's own numbers.
   void leave_out(const at::Tensor& tensor);
   class Watch {
    public:
