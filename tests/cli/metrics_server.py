@@ -168,9 +168,10 @@ class Server:
     def descriptors(self):
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
 
-    def resident_kib(self):
+    def allocated_kib(self):
+        """Its own memory, without the pages of programs and libraries, which come and go with the machine's."""
         with open(f"/proc/{self.process.pid}/status") as file:
-            return next(int(line.split()[1]) for line in file if line.startswith("VmRSS:"))
+            return next(int(line.split()[1]) for line in file if line.startswith("RssAnon:"))
 
     def end(self, number=signal.SIGTERM):
         """Its exit code, as a shell shows it."""
