@@ -112,38 +112,26 @@ TEST(PutBack, RowsThatTheLossChanges) {
   EXPECT_EQ(loss(true), loss(false));
 }
 
-// A sum of losses on the card, for a log, counted a step twice.
+// A sum of losses on the card, for a log, counted a step twice: one that goes on, and one that the
+// program makes anew between two steps, as at the start of an epoch.
 TEST(PutBack, ASumOfLosses) {
-  const auto sum_of = [](bool refused) {
+  const auto sum_of = [](bool refused, bool anew) {
     Tensor sum;
     OneLayer training([&](auto& net, const Tensor& x) {
       const Tensor loss = net(x).square().mean();
       sum.add_(loss.detach());
       return loss;
     });
-    sum = torch::zeros({}, training.device);
-    static_cast<void>(training.run(refused, eight_rows));
-    return sum.item<double>();
-  };
-  EXPECT_EQ(sum_of(true), sum_of(false));
-}
-
-// One that the program makes anew between two steps, as at the start of an epoch.
-TEST(PutBack, ASumThatIsMadeAnew) {
-  const auto sum_of = [](bool refused) {
-    Tensor sum;
-    OneLayer training([&](auto& net, const Tensor& x) {
-      const Tensor loss = net(x).square().mean();
-      sum.add_(loss.detach());
-      return loss;
-    });
+    const auto zero = [&] { return torch::zeros({}, training.device); };
+    sum = zero();
     static_cast<void>(training.run(refused, [&] {
-      sum = torch::zeros({}, training.device);
+      if (anew) sum = zero();
       return eight_rows();
     }));
     return sum.item<double>();
   };
-  EXPECT_EQ(sum_of(true), sum_of(false));
+  EXPECT_EQ(sum_of(true, false), sum_of(false, false));
+  EXPECT_EQ(sum_of(true, true), sum_of(false, true));
 }
 
 // Weight clipping, as in a Wasserstein GAN, over parameters that are changed in place.

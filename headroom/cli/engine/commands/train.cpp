@@ -99,9 +99,7 @@ class Run {
   }
   void tell_of_injections();
   ExitCode show_plan();
-  [[nodiscard]] bool fits_when_alone();
-  [[nodiscard]] bool wait();
-  [[nodiscard]] PlanAnswer answer_beside_others();
+  [[nodiscard]] BesideOthers beside_others();
   ExitCode evaluate();
   ExitCode train();
   void explain(const std::exception_ptr& failure);
@@ -166,7 +164,9 @@ train::TrainerOptions Run::options() {
   machine_.share.guide(step_options_, options.evaluation,
                        [this] { return trainer_ ? trainer_->step().device() : machine_.own; });
   if (config_.yes("wait_for_gpu"))
-    step_options_.wait_for_memory = [this](const train::Failure&) { return wait(); };
+    step_options_.wait_for_memory = [this](const train::Failure&) {
+      return wait_for_memory(beside_others());
+    };
   options.step = step_options_;
   options.evaluate_every = config_.optional_whole("eval_every").value_or(0);
   options.patience = config_.whole("early_stop");
@@ -233,7 +233,7 @@ void Run::begin() {
       step.set_plan(*plan);
       view_.say("the plan that worked last time: " + to_string(*plan));
     }
-  const PlanAnswer answer = answer_beside_others();
+  const PlanAnswer answer = answer_beside_others(beside_others());
   view_.say(to_string(answer));
   if (answer.needed) supervise::write_plan_report({*answer.needed, to_string(answer.plan)});
   if (!is_allowed_by_budget())
@@ -262,7 +262,7 @@ void Run::tell_of_injections() {
 ExitCode Run::show_plan() {
   trainer_->prepare();
   PlanAnswer answer = plan_answer(trainer_->step(), effective_batch_);
-  const bool is_busy = !answer.fits && fits_when_alone();
+  const bool is_busy = !answer.fits && fits_when_alone(beside_others());
   const bool is_allowed = is_allowed_by_budget();
   answer.fits = answer.fits && is_allowed;
   const auto config = model_of(config_, data_.outputs).config;
@@ -277,28 +277,14 @@ ExitCode Run::show_plan() {
   return answer.fits ? kOk : is_busy && is_allowed ? kBusy : kDoesNotFit;
 }
 
-// Whether a plan that is allowed fits once other jobs have left the card.
-bool Run::fits_when_alone() {
-  const auto most = machine_.share.most_when_alone(trainer_->step().device());
-  const auto least = trainer_->step().least_plan(effective_batch_);
-  return most && least && least->needed <= *most;
-}
-
-bool Run::wait() {
-  return wait_for_memory(trainer_->step(), effective_batch_,
-                         machine_.share.most_when_alone(trainer_->step().device()), config_,
-                         interrupt_, view_);
-}
-
-// A card that others fill is busy, and no reason to try plan after plan.
-PlanAnswer Run::answer_beside_others() {
+BesideOthers Run::beside_others() {
   train::Step& step = trainer_->step();
-  PlanAnswer answer = plan_answer(step, effective_batch_);
-  if (answer.fits || !fits_when_alone()) return answer;
-  if (config_.yes("wait_for_gpu") && (wait() || interrupt_.happened()))
-    return plan_answer(step, effective_batch_);
-  throw BusyError(to_string(answer) + " beside the other jobs on " + step.device().str() +
-                  (config_.yes("wait_for_gpu") ? "" : "; try wait_for_gpu=true"));
+  return {.step = step,
+          .rows = effective_batch_,
+          .alone = machine_.share.most_when_alone(step.device()),
+          .config = config_,
+          .interrupt = interrupt_,
+          .view = view_};
 }
 
 ExitCode Run::evaluate() {

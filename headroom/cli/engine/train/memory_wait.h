@@ -1,20 +1,34 @@
-// The wait of a run whose step has no plan left, because others have the card's memory.
+// A run beside other jobs, which may have the memory that its step needs.
 #pragma once
 
 #include <optional>
 
 #include "headroom/base/interrupt.h"
+#include "headroom/cli/engine/train/plan_answer.h"
 #include "headroom/cli/engine/train/training_view.h"
 #include "headroom/config/resolved.h"
 #include "headroom/train/step.h"
 
 namespace headroom::cli {
 
-// Until the run can have what the least plan for so many rows needs, at most for the time and with
-// the looks that the settings allow. `alone`: what it could have without the other jobs; nothing:
-// all of the card. False: a wait does not help, or it ended without the memory.
-[[nodiscard]] bool wait_for_memory(train::Step& step, std::int64_t rows, std::optional<Bytes> alone,
-                                   const config::Resolved& config, const Interrupt& interrupt,
-                                   TrainingView& view);
+struct BesideOthers {
+  train::Step& step;
+  std::int64_t rows = 0;       // of a step
+  std::optional<Bytes> alone;  // what the run could have without the other jobs, if that is known
+  const config::Resolved& config;
+  const Interrupt& interrupt;
+  TrainingView& view;
+};
+
+// Whether a plan that is allowed fits once other jobs have left the card.
+[[nodiscard]] bool fits_when_alone(const BesideOthers& run);
+
+// Waits until the run can have what its least plan needs, at most for the time and with the looks
+// that the settings allow. False: a wait does not help, or it ended without the memory.
+[[nodiscard]] bool wait_for_memory(const BesideOthers& run);
+
+// Before the first step. A card that others fill is busy (BusyError), and no reason to try plan
+// after plan; with wait_for_gpu=true it is waited for first.
+[[nodiscard]] PlanAnswer answer_beside_others(const BesideOthers& run);
 
 }  // namespace headroom::cli

@@ -1,0 +1,316 @@
+#include "headroom/train/detail/step_state.h"
+
+#include <c10/util/Exception.h>
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "headroom/base/error.h"
+#include "headroom/libtorch/failure.h"
+#include "headroom/memory/device_memory.h"
+#include "headroom/train/detail/checks.h"
+#include "headroom/train/detail/pricing.h"
+
+namespace headroom::train {
+namespace {
+
+std::array<bool, 3> form_of(const Plan& plan) {
+  return {plan.checkpointing, plan.fused_loss, plan.offload};
+}
+
+// The first line of what it says.
+std::string sentence_of(const std::exception_ptr& failure) {
+  std::string text = "an exception of a type of its own";
+  try {
+    std::rethrow_exception(failure);
+  } catch (const c10::Error& error) {
+    text = error.what_without_backtrace();
+  } catch (const std::exception& error) {
+    text = error.what();
+  } catch (...) {
+  }
+  return text.substr(0, text.find('\n'));
+}
+
+double elements_of_row(const Tensors& batch) {
+  double elements = 0;
+  for (const at::Tensor& one : batch)
+    if (one.defined())
+      elements += static_cast<double>(one.numel()) / static_cast<double>(one.size(0));
+  return elements;
+}
+
+}  // namespace
+
+Step::State::State(torch::nn::Module& module, optim::Optimizer& optimizer, Objective objective,
+                   const StepOptions& given)
+    : transaction(module, optimizer, std::move(objective), given),
+      plan(given.plan),
+      options_(given),
+      ladder_(given.ladder),
+      wish_(given.plan) {
+  LadderOptions able = given.ladder;
+  able.checkpointing = able.checkpointing && transaction.objective().can_checkpoint;
+  able.fused_loss = able.fused_loss && transaction.objective().can_fuse_loss;
+  able.offload = able.offload && !transaction.device().is_cpu();
+  able.allocator = able.allocator && !transaction.device().is_cpu();
+  if (given.ladder.elsewhere)
+    able.elsewhere = [this] {
+      std::vector<Elsewhere> others = options_.ladder.elsewhere();
+      std::erase_if(others,
+                    [&](const auto& one) { return one.device == transaction.device().str(); });
+      return others;
+    };
+  ladder_ = Ladder(able);
+}
+
+// ---- Before the first step ----
+
+void Step::State::prepare(const Tensors& batch) {
+  if (is_prepared_) return;
+  static_cast<void>(detail::rows_in(batch));
+  transaction.check_place();
+  is_prepared_ = true;
+  priced_elements_ = elements_of_row(batch);
+  price(batch);
+  if (prices) ladder_.set_prices(&*prices);
+  adaptation_.emplace(options_.plan, options_.grow_after, ladder_, prices ? &*prices : nullptr);
+}
+
+// The child is another process, so its failures do not show in this one.
+constexpr const char* kFailed =
+    "the step fails in a dry run, where tensors on the card have no values: ";
+
+void Step::State::price(const Tensors& batch) {
+  if (!options_.prices) {
+    why_unpriced = "prices were not asked for";
+    return;
+  }
+  if (transaction.device().is_cpu()) {
+    why_unpriced = "a CPU has no memory of its own";
+    return;
+  }
+  try {
+    prices.emplace(detail::priced(transaction, batch, plan, ladder_.options()));
+    why_unpriced.clear();
+  } catch (const UnavailableError& error) {
+    why_unpriced = error.what();
+  } catch (const c10::Error& error) {
+    why_unpriced = std::string(kFailed) + error.what_without_backtrace();
+  } catch (const std::exception& error) {
+    why_unpriced = kFailed + std::string(error.what());
+  }
+}
+
+// ---- Memory now ----
+
+Work Step::State::work_of(const Tensors& batch) const {
+  return {.rows = detail::rows_in(batch), .scale = elements_of_row(batch) / priced_elements_};
+}
+
+std::optional<memory::GpuMemoryStats> Step::State::memory_now() const {
+  if (transaction.device().is_cpu()) return {};
+  return memory::get_gpu_memory_stats(transaction.device());
+}
+
+// With a limit from outside, the allocator's own is only what that limit has granted so far.
+std::optional<Bytes> Step::State::card_of(const std::optional<memory::GpuMemoryStats>& now) const {
+  if (!now) return {};
+  const auto most = options_.usable ? options_.usable(now->device) : std::nullopt;
+  if (!most || !now->free) return now->obtainable();
+  return std::min(*now->free + now->reserved, *most);
+}
+
+bool Step::State::reserve(const Work& work) const {
+  const auto needed = options_.reserve && prices ? prices->needed(plan, work) : std::nullopt;
+  const c10::Device device = plan.device.empty() ? transaction.device() : c10::Device(plan.device);
+  return !needed || device.is_cpu() || options_.reserve(device, *needed);
+}
+
+Failure Step::State::failure_of(const oom::Judgement& judgement, const Work& work) const {
+  const auto now = memory_now();
+  auto free = judgement.free;
+  if (free && now && now->limit)
+    free = std::min(*free, std::max(Bytes{}, *now->limit - now->reserved));
+  return {.plan = plan,
+          .work = work,
+          .asked = judgement.asked,
+          .free = free,
+          .cached = judgement.cached,
+          .card = card_of(now)};
+}
+
+Event Step::State::event_of(const Failure& failure) const {
+  Event event{.kind = Event::Kind::oom,
+              .step = transaction.commits() + 1,
+              .asked = failure.asked,
+              .free = failure.free,
+              .cached = failure.cached,
+              .from = plan,
+              .to = plan};
+  const auto now = memory_now();
+  if (now && now->free && now->total) event.neighbours = *now->total - *now->free - now->reserved;
+  return event;
+}
+
+// ---- A step ----
+
+void Step::State::tell(std::vector<Event>& events, Event event) const {
+  if (options_.on_event) options_.on_event(event);
+  events.push_back(std::move(event));
+}
+
+void Step::State::take(const Ladder::Move& move, std::vector<Event>& events,
+                       const std::string& why) {
+  tell(events, {.kind = move.kind,
+                .step = transaction.commits() + 1,
+                .from = plan,
+                .to = move.plan,
+                .why = why});
+  plan = move.plan;
+}
+
+// The plan is the caller's, or parts as small as these have run in this form, or have been priced.
+bool Step::State::has_run(const Work& work) const {
+  const std::int64_t fewest = smallest_part(plan, work.rows);
+  if (plan == wish_ || (prices && prices->needed(plan, work) && fewest >= prices->fewest_rows()))
+    return true;
+  const auto found = fewest_run_.find(form_of(plan));
+  return found != fewest_run_.end() && fewest >= found->second;
+}
+
+// The fastest that fits now; where that is not known, the wish.
+Plan Step::State::plan_after_wait(const Work& work) const {
+  const auto card = card_of(memory_now());
+  return card ? ladder_.fastest(options_.plan, work, *card).value_or(plan) : options_.plan;
+}
+
+// Memory was not enough: the next plan of the ladder, or this one again after a wait.
+Ladder::Move Step::State::after_out_of_memory(const oom::Judgement& judgement, const Work& work,
+                                              const Failed& failed, std::vector<Event>& events) {
+  Failure& failure = last_failure.emplace(failure_of(judgement, work));
+  failure.otherwise = failed.otherwise;
+  tell(events, event_of(failure));
+  if (!transaction.device().is_cpu()) memory::memory_of(transaction.device()).empty_cache();
+  failure.card = card_of(memory_now());  // a neighbour may have what the cache had
+  adaptation_->failed(plan, work);
+  if (const auto move = ladder_.next(failure)) return *move;
+  if (!options_.wait_for_memory || !options_.wait_for_memory(failure))
+    std::rethrow_exception(failed.of_memory);
+  ladder_.begin_step();
+  return {Event::Kind::retry, plan_after_wait(work)};
+}
+
+// A plan of the step's own that fails otherwise, as batch norm does at one row, is left for a
+// larger one. The caller's plan, and one that has run, fail for the caller to see.
+Ladder::Move Step::State::after_other_failure(const std::exception_ptr& failure, const Work& work,
+                                              Failed& failed) {
+  if (has_run(work) || detail::is_complaint(failure)) std::rethrow_exception(failure);
+  failed.otherwise = to_string(plan) + ": " + sentence_of(failure);
+  failed.too_few = smallest_part(plan, work.rows);
+  if (failed.of_memory) last_failure->otherwise = failed.otherwise;
+  if (const auto move = ladder_.larger_than(plan, work)) return *move;
+  std::rethrow_exception(failed.of_memory ? failed.of_memory : failure);
+}
+
+void Step::State::try_until_committed(const Tensors& batch, const Work& work, Committed& done) {
+  Failed failed;
+  for (;; ++done.attempts) {
+    const std::exception_ptr failure = transaction.try_once(batch, plan);
+    if (!failure) break;
+    const oom::Judgement judgement = libtorch::judge(failure);
+    if (!oom::is_out_of_memory(judgement)) {
+      take(after_other_failure(failure, work, failed), done.events, sentence_of(failure));
+      continue;
+    }
+    failed.of_memory = failure;
+    take(after_out_of_memory(judgement, work, failed, done.events), done.events);
+    static_cast<void>(reserve(work));  // without it the attempt fails, and the next is smaller
+  }
+  if (failed.too_few > 0) ladder_.set_fewest_rows(failed.too_few + 1);
+  const std::int64_t fewest = smallest_part(plan, work.rows);
+  auto& known = fewest_run_.try_emplace(form_of(plan), fewest).first->second;
+  known = std::min(known, fewest);
+}
+
+std::optional<Ladder::Move> Step::State::change_before(const Work& work,
+                                                       std::optional<Bytes> card) {
+  if (!options_.adapts) return {};
+  if (!std::exchange(is_first_, false) || plan != options_.plan)
+    return adaptation_->before(plan, work, card);
+  if (card) plan = adaptation_->first(work, *card);  // no event: nothing has changed
+  return {};
+}
+
+Plan Step::State::first_plan(std::int64_t rows) const {
+  const auto card = card_of(memory_now());
+  if (!options_.adapts || !card || plan != options_.plan) return plan;
+  return adaptation_->first({.rows = rows}, *card);
+}
+
+std::optional<PricedPlan> Step::State::least_plan(std::int64_t rows,
+                                                  std::optional<std::int64_t> least) const {
+  LadderOptions options = ladder_.options();
+  if (least) options.min_micro_batch = *least;
+  return Ladder(options, prices ? &*prices : nullptr).least(options_.plan, {.rows = rows});
+}
+
+std::optional<Event> Step::State::shrink(std::int64_t rows) {
+  const Plan smaller = detail::smaller_parts(ladder_, plan, {.rows = rows});
+  if (!options_.adapts || smaller == plan) return {};
+  const Event event{
+      .kind = Event::Kind::shrink, .step = transaction.commits(), .from = plan, .to = smaller};
+  plan = smaller;
+  return event;
+}
+
+void Step::State::set_plan(const Plan& given) {
+  detail::check(given, transaction.objective());
+  plan = wish_ = given;
+}
+
+Committed Step::State::run(const Tensors& batch) {
+  prepare(batch);
+  transaction.check_place();
+  const Work work = work_of(batch);
+  Committed done;
+  if (options_.prices && !prices && !transaction.device().is_cpu() &&
+      !std::exchange(told_unpriced_, true))
+    tell(done.events, {.kind = Event::Kind::unpriced,
+                       .step = transaction.commits() + 1,
+                       .from = plan,
+                       .to = plan,
+                       .why = why_unpriced});
+  const auto before = memory_now();
+  const Plan last = plan;
+  if (const auto move = change_before(work, card_of(before))) take(*move, done.events);
+  if (!reserve(work) && options_.adapts)  // another job was faster
+    if (const auto move = adaptation_->before(plan, work, usable())) {
+      take(*move, done.events);
+      static_cast<void>(reserve(work));
+    }
+  const Plan begun = plan;
+  ladder_.begin_step();
+  try {
+    try_until_committed(batch, work, done);
+  } catch (...) {
+    plan = last;
+    throw;
+  }
+  for (Event& event : done.events)
+    event.spurious = event.kind == Event::Kind::oom && event.from == plan;
+  done.step = transaction.commits();
+  done.rows = work.rows;
+  done.plan = plan;
+  done.loss_ = transaction.loss();
+  done.norm_ = transaction.norm();
+  const auto after = memory_now();
+  const std::int64_t retries =
+      before && after && plan == begun ? after->retries - before->retries : 0;
+  const auto thrash = adaptation_->after(plan, work, retries);
+  if (options_.adapts && thrash) take(*thrash, done.events);
+  return done;
+}
+
+}  // namespace headroom::train

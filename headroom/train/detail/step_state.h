@@ -1,0 +1,77 @@
+// What a step knows between its runs: the plan, its prices, what has failed, what has run.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <exception>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "headroom/memory/memory_statistics.h"
+#include "headroom/oom/judgement.h"
+#include "headroom/train/detail/adaptation.h"
+#include "headroom/train/detail/transaction.h"
+#include "headroom/train/step.h"
+
+namespace headroom::train {
+
+class Step::State {
+ public:
+  State(torch::nn::Module& module, optim::Optimizer& optimizer, Objective objective,
+        const StepOptions& given);
+
+  void prepare(const Tensors& batch);
+  Committed run(const Tensors& batch);
+  [[nodiscard]] Plan first_plan(std::int64_t rows) const;
+  [[nodiscard]] std::optional<PricedPlan> least_plan(std::int64_t rows,
+                                                     std::optional<std::int64_t> least) const;
+  std::optional<Event> shrink(std::int64_t rows);
+  void set_plan(const Plan& given);
+  [[nodiscard]] std::optional<Bytes> usable() const { return card_of(memory_now()); }
+
+  detail::Transaction transaction;
+  Plan plan;
+  std::optional<Prices> prices;
+  std::string why_unpriced = "no step has run yet";
+  std::optional<Failure> last_failure;
+  std::atomic<bool> runs = false;
+
+ private:
+  [[nodiscard]] Work work_of(const Tensors& batch) const;
+  [[nodiscard]] std::optional<memory::GpuMemoryStats> memory_now() const;
+  [[nodiscard]] std::optional<Bytes> card_of(
+      const std::optional<memory::GpuMemoryStats>& now) const;
+  [[nodiscard]] bool reserve(const Work& work) const;
+  void price(const Tensors& batch);
+  [[nodiscard]] Failure failure_of(const oom::Judgement& judgement, const Work& work) const;
+  [[nodiscard]] Event event_of(const Failure& failure) const;
+  [[nodiscard]] std::optional<Ladder::Move> change_before(const Work& work,
+                                                          std::optional<Bytes> card);
+  // What it failed of last, and of other things than memory.
+  struct Failed {
+    std::exception_ptr of_memory;
+    std::string otherwise;     // empty: of nothing else
+    std::int64_t too_few = 0;  // rows of the smallest part of the plan that failed otherwise
+  };
+  void try_until_committed(const Tensors& batch, const Work& work, Committed& done);
+  [[nodiscard]] Ladder::Move after_out_of_memory(const oom::Judgement& judgement, const Work& work,
+                                                 const Failed& failed, std::vector<Event>& events);
+  [[nodiscard]] Ladder::Move after_other_failure(const std::exception_ptr& failure,
+                                                 const Work& work, Failed& failed);
+  [[nodiscard]] bool has_run(const Work& work) const;
+  [[nodiscard]] Plan plan_after_wait(const Work& work) const;
+  void take(const Ladder::Move& move, std::vector<Event>& events, const std::string& why = {});
+  void tell(std::vector<Event>& events, Event event) const;
+
+  StepOptions options_;
+  Ladder ladder_;
+  std::optional<detail::Adaptation> adaptation_;
+  double priced_elements_ = 0;  // of a row
+  Plan wish_;                   // the last plan that the caller asked for
+  std::map<std::array<bool, 3>, std::int64_t> fewest_run_;  // rows of a part that has committed
+  bool is_prepared_ = false, is_first_ = true, told_unpriced_ = false;
+};
+
+}  // namespace headroom::train
