@@ -93,11 +93,14 @@ class Adviser {
   }
   void about_plans() {
     if (!report_.needed) return;
-    for (std::size_t i = 0; i < std::min(report_.would_fit.size(), kMostPlans); ++i) {
-      const auto& [plan, needed] = report_.would_fit[i];
+    std::vector<std::string> said;  // with one plan for a setting the next run finds the others
+    for (const auto& [plan, needed] : report_.would_fit) {
+      const std::string setting = what_allows(plan, facts_);
+      if (said.size() == kMostPlans || std::ranges::count(said, setting) > 0) continue;
+      said.push_back(setting);
       const Bytes less = *report_.needed - needed;
       add(less, to_string(plan) + " needs " + to_string(needed) + ", " + to_string(less) +
-                    " less: allow it with " + what_allows(plan, facts_));
+                    " less: allow it with " + setting);
     }
   }
   // See rungs/allocator.cpp.
