@@ -30,7 +30,7 @@ constexpr DispatchKey kWriting = DispatchKey::AutocastIPU;
 constexpr DispatchKeySet kBoth({kAll, kWriting});
 
 // LibTorch hands it on to autograd's threads, together with the keys.
-constexpr c10::DebugInfoKind kKind = c10::DebugInfoKind::TEST_INFO_2;
+const c10::DebugInfoKind kKind = c10::DebugInfoKind::TEST_INFO_2;
 struct Observers final : c10::DebugInfoBase {
   std::vector<CallObserver*> all;
   std::atomic<bool> have_ended = false;
