@@ -126,6 +126,15 @@ TEST_F(TrainFolder, TouchesNoFileOfTheUsers) {
 
 // ---- Settings ----
 
+// `--resume out=r1` of a mistyped folder complained of the weights of vit-base.
+TEST_F(TrainFolder, ResumeOfNoRunSaysSo) {
+  for (const char* how : {"--resume", "--eval-only"}) {
+    const Outcome outcome = world_.headroom({"train", how, "out=" + world_.path("typo")});
+    EXPECT_EQ(outcome.exit_code, 65);
+    EXPECT_THAT(outcome.err, HasSubstr("expected the folder of an earlier run"));
+  }
+}
+
 // `lr=1e-5 out=r1`, then `--resume out=r1`: the learning rate was 5e-4 from then on, without a
 // word, and the first value was gone.
 TEST_F(TrainFolder, ResumeReadsTheFoldersSettings) {

@@ -82,6 +82,22 @@ TEST(TrainPlace, APlanFitsIntoTheLeaseInWhichTheRunWasStarted) {
   EXPECT_LE(bytes_at(document.at("peak"), "reserved_bytes"), Bytes{28 * kMiB});
 }
 
+// A short run beside a neighbour that left before its end remembered the small plan as the best
+// with all of the card, and every later run began with it.
+TEST(TrainPlace, APlanIsRememberedWithTheMemoryThatItWasChosenFor) {
+  const TrainingWorld world;
+  const std::string box = "sim:1x64MiB@left", record = world.path("out") + "/metrics.jsonl";
+  const auto other = world.start({"run", "--need", "50MiB", "--gpus", box, "--", "sh", "-c",
+                                  "echo here; until [ -s " + record + " ]; do :; done"});
+  ASSERT_TRUE(other->until([](const Running& one) { return one.out() == "here\n"; }));
+  const Outcome small = world.train(tiny(world, box, {"steps=9", "batch_size=32"}));
+  ASSERT_EQ(small.exit_code, 0) << small.err;
+  EXPECT_THAT(small.err, HasSubstr("parts: micro-batch"));
+  EXPECT_EQ(other->wait().exit_code, 0);
+  const Outcome again = world.train(tiny(world, box, {"steps=2", "batch_size=32"}));
+  EXPECT_THAT(again.err, AllOf(HasSubstr("at once: micro-batch 32"), Not(HasSubstr("last time"))));
+}
+
 // It reserved 1.17 GiB for its plain batch and used 534 MiB, to the end of the run.
 TEST(TrainPlace, TheLeaseIsAsLargeAsThePlanNeeds) {
   const TrainingWorld world;

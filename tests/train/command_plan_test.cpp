@@ -116,6 +116,7 @@ TEST_F(TrainPlan, LeavesTheMarginThatIsAskedFor) {
     return outcome.json().at("plan").at("micro_batch").get<int>();
   };
   EXPECT_EQ(micro_batch("margin=1MiB"), 32);
+  EXPECT_EQ(micro_batch("margin=0"), 32);
   EXPECT_LT(micro_batch("margin=50%"), 32);
   EXPECT_EQ(micro_batch("margin=40MiB"), micro_batch("margin=62.5%"));
   EXPECT_EQ(tiny("64MiB", {"--dry-run", "margin=512"}).exit_code, 64) << "MiB were meant";

@@ -81,7 +81,9 @@ def images(folder):
     train("model=lora", f"model.config={folder}/base", *data, f"out={folder}/lora")
     ours = train("--eval-only", f"out={folder}/lora")["predictions"]
     adapter = str(folder / "lora/adapter")
-    model = peft.AutoPeftModel.from_pretrained(adapter, num_labels=3, ignore_mismatched_sizes=True)
+    config = transformers.AutoConfig.from_pretrained(adapter)
+    model = peft.AutoPeftModel.from_pretrained(adapter, id2label=config.id2label, ignore_mismatched_sizes=True)
+    assert list(model.config.id2label.values()) == sorted(COLOURS), model.config.id2label
     check_predictions(model, transformers.AutoImageProcessor.from_pretrained(adapter, use_fast=False), ours)
     print("AutoPeftModel opens adapter/ with its head, and predicts as Headroom does")
 

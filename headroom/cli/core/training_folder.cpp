@@ -98,6 +98,16 @@ void refuse_another_model(const config::Resolved& before, const config::Resolved
           "another folder, out=..., for a new run"));
 }
 
+// `--resume out=r1` of a mistyped r1 would begin a run with every setting at its default.
+void refuse_no_run(const config::Resolved& config) {
+  for (const config::Entry& entry : config.entries())
+    if (entry.key != "out" && config.is_given(entry.key)) return;
+  throw InputError("out",
+                   "expected the folder of an earlier run, since no other setting is given, "
+                   "received " +
+                       config.text("out") + ", which has none");
+}
+
 }  // namespace
 
 TrainingSettings settings_for(config::Sources given, bool resume, bool eval_only) {
@@ -105,7 +115,11 @@ TrainingSettings settings_for(config::Sources given, bool resume, bool eval_only
   find_folder(given, all.config);
   const std::string out = all.config.text("out");
   const bool measures = eval_only && all.config.is_given("out");
-  if ((!resume && !measures) || !is_run_folder(out)) return all;
+  if (!resume && !measures) return all;
+  if (!is_run_folder(out)) {
+    refuse_no_run(all.config);
+    return all;
+  }
   // A measurement of given weights is one of the run's data alone.
   all.goes_on = has_checkpoints(out) && (resume || !is_on_command_line(all.config, "weights"));
   if (!is_of_a_run(out, kConfig)) return all;

@@ -102,8 +102,8 @@ std::optional<std::string> share_text(const Key& key, std::string_view text) {
 // A bare number above 1 and below 1 MiB is a size without its unit.
 std::optional<std::string> share_or_bytes_text(std::string_view text) {
   const auto share = share_of(text);
-  if (share && *share > 0 && *share <= 1) return plain_number(*share);
-  if (text.ends_with('%') || (share && *share <= 0)) return {};
+  if (share && *share >= 0 && *share <= 1) return plain_number(*share);
+  if (text.ends_with('%') || (share && *share < 0)) return {};
   constexpr Bytes kLeast{1 << 20};  // no part of a card is planned more finely
   if (parse_amount(text, "config") < kLeast) return {};
   return std::string(text);

@@ -235,9 +235,10 @@ std::string model_text(const Answer& answer, const Terminal& terminal) {
 std::string parameters_text(const Answer& answer) {
   const long long all = answer.parameters, trained = answer.trainable_parameters;
   std::string text = count_text(all) + " parameters";
+  const double percent = 100.0 * static_cast<double>(trained) / static_cast<double>(all);
   if (trained > 0 && trained < all)
-    text += fmt::format(", {} of them trained ({:.2g} %)", count_text(trained),
-                        100.0 * static_cast<double>(trained) / static_cast<double>(all));
+    text += fmt::format(", {} of them trained ({} %)", count_text(trained),
+                        percent < 0.01 ? "< 0.01" : fmt::format("{:.2g}", percent));
   return text + "\n";
 }
 

@@ -98,6 +98,8 @@ class Run {
     return allows_budget(config_, data_.outputs, trainer_->step().device(), view_);
   }
   void tell_of_injections();
+  void know_memory();
+  void take_known_plan();
   ExitCode show_plan();
   [[nodiscard]] BesideOthers beside_others();
   ExitCode evaluate();
@@ -199,6 +201,7 @@ train::TrainerOptions Run::options() {
                           [this](const train::Event& event) {
                             watching_.hear(event);
                             heard_.push_back(event);
+                            if (setup_ && event.from != event.to) know_memory();
                             note(event);
                             view_.show_event(event);
                             if (status_) status_->hear(event);
@@ -219,20 +222,29 @@ train::TrainerOptions Run::options() {
   return options;
 }
 
+// With the memory that there was when the plan was chosen: a neighbour that made it small may have
+// left before the end, and then a larger one has not failed with what there is now.
+void Run::know_memory() {
+  if (const auto usable = trainer_->step().usable()) setup_->free = *usable;
+}
+
+// What a test injects must not teach later runs, nor they the test.
+void Run::take_known_plan() {
+  if (config_.is_given("plan_schedule") || machine_.own.is_cpu() || watching_.disturbs()) return;
+  train::Step& step = trainer_->step();
+  const auto plan = remembered(*setup_, step, effective_batch_);
+  if (!plan || *plan == step.plan()) return;
+  step.set_plan(*plan);
+  view_.say("the plan that worked last time: " + to_string(*plan));
+}
+
 // Prices the plans, goes on from a checkpoint, and says how the run begins.
 void Run::begin() {
   if (!machine_.own.is_cpu()) view_.say("pricing the plans of a step, by dry runs");
   const auto found = trainer_->prepare();
   folder_ = trainer_->folder();
   settings_.tell(found ? &*found : nullptr, view_);
-  train::Step& step = trainer_->step();
-  if (!found && !config_.is_given("plan_schedule") && !machine_.own.is_cpu() &&
-      !watching_.disturbs())  // what a test injects must not teach later runs, nor they the test
-    if (const auto plan = remembered(*setup_, step, effective_batch_);
-        plan && *plan != step.plan()) {
-      step.set_plan(*plan);
-      view_.say("the plan that worked last time: " + to_string(*plan));
-    }
+  if (!found) take_known_plan();
   const PlanAnswer answer = answer_beside_others(beside_others());
   view_.say(to_string(answer));
   if (answer.needed) supervise::write_plan_report({*answer.needed, to_string(answer.plan)});
@@ -260,7 +272,7 @@ void Run::tell_of_injections() {
 }
 
 ExitCode Run::show_plan() {
-  trainer_->prepare();
+  if (!trainer_->prepare()) take_known_plan();
   PlanAnswer answer = plan_answer(trainer_->step(), effective_batch_);
   const bool is_busy = !answer.fits && fits_when_alone(beside_others());
   const bool is_allowed = is_allowed_by_budget();
@@ -394,9 +406,7 @@ ExitCode Run::train() {
     save_result(done);
     train::Plan plan = step.plan();
     plan.micro_batch = largest_part(plan, effective_batch_);
-    // With the memory that there is now: a neighbour that made the plan small may still be there.
-    if (!machine_.own.is_cpu() && !watching_.disturbs())
-      remember(setup_of(config_, machine_.own, step.usable()), plan, peak(), view_);
+    if (!machine_.own.is_cpu() && !watching_.disturbs()) remember(*setup_, plan, peak(), view_);
   }
   watching_.know(job_);
   watching_.write(notes_, /*survived=*/true);

@@ -82,7 +82,10 @@ const char* peft_task(model::Task task) {
   }
 }
 
-void save_adapter(TrainingJob& job, const config::Resolved& config, const fs::path& folder) {
+// With the config of the model that it adapts: the number and names of classes are the run's, not
+// the base's.
+void save_adapter(TrainingJob& job, const TrainingData& data, const config::Resolved& config,
+                  const fs::path& folder) {
   models::Model& model = *job.model;
   models::AdapterInfo info{.base_model = base_name_of(config),
                            .task_type = peft_task(model.task()),
@@ -95,6 +98,7 @@ void save_adapter(TrainingJob& job, const config::Resolved& config, const fs::pa
     }
   info.modules.assign(heads.begin(), heads.end());
   models::save_adapter(*job.lora, folder, info);
+  write_file_atomically(folder / "config.json", config_of(model, data).dump(1) + "\n");
 }
 
 }  // namespace
@@ -103,7 +107,7 @@ std::string save_result(TrainingJob& job, const TrainingData& data,
                         const config::Resolved& config) {
   const fs::path folder = fs::path(config.text("out")) / result_name(config);
   if (job.lora) {
-    save_adapter(job, config, folder);
+    save_adapter(job, data, config, folder);
   } else {
     models::save(*job.model, folder);
     write_file_atomically(folder / "config.json", config_of(*job.model, data).dump(1) + "\n");
