@@ -34,6 +34,12 @@ void Observation::know_gradients(const std::vector<Named>& gradients) {
 void Observation::begin_step(std::uint32_t step) {
   state_->ledger.begin_step(step);
 }
+void Observation::know_states(const std::vector<Named>& states) {
+  state_->ledger.know_states(states);
+}
+void Observation::begin_optimizer() {
+  state_->ledger.begin_optimizer();
+}
 void Observation::end_optimizer() {
   state_->ledger.end_optimizer();
 }

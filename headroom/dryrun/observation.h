@@ -5,7 +5,9 @@
 //   ...                                       // the program makes its model: the phase init
 //   watched.know({.parameters = ...});        // before its first use
 //   watched.begin_step(1);
-//   ...                                       // forward, backward, optimizer
+//   ...                                       // forward, backward
+//   watched.begin_optimizer();
+//   ...                                       // the optimizer's step
 //   watched.end_optimizer();
 //   watched.end_step();
 //   trace::Report report = watched.end({});
@@ -39,7 +41,12 @@ class Observation {
   // Gradients that LibTorch's parameters do not lead to, by their parameter's name: those of
   // sharded ones, whose shards are the parameters that are known here.
   void know_gradients(const std::vector<Named>& gradients);
+  // An optimizer's states, by their parameter's name.
+  void know_states(const std::vector<Named>& states);
   void begin_step(std::uint32_t step);
+  // Around a step of an optimizer. A closure that it calls, which runs forward and backward, is
+  // between an end and another begin.
+  void begin_optimizer();
   void end_optimizer();
   void evaluate(bool evaluates);
   void end_step();

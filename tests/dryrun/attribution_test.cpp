@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <torch/torch.h>
 
+#include <functional>
 #include <set>
 #include <string>
 #include <vector>
@@ -59,20 +60,33 @@ TEST(Attribution, NamesModulesUnderAutocast) {
   }
 }
 
-// It began the forward pass of the next step, and the optimizer's states were activations.
-TEST(Attribution, TakesNoCopyOfALossForAForwardPass) {
+// What training loops do with a loss after its backward pass, to report it.
+trace::Report report_with_use_of_loss(const std::function<void(const torch::Tensor&)>& use) {
   OnACard it;
   torch::optim::AdamW optimizer(it.net->parameters());
-  const trace::Report report = dry_run(it.box.card(0), {.step =
-                                                            [&] {
-                                                              optimizer.zero_grad();
-                                                              const torch::Tensor loss =
-                                                                  loss_of(*it.net, it.batch);
-                                                              loss.backward();
-                                                              (void)loss.to(torch::kDouble);
-                                                              optimizer.step();
-                                                            },
-                                                        .inputs = {it.batch}});
+  const auto step = [&] {
+    optimizer.zero_grad();
+    const torch::Tensor loss = loss_of(*it.net, it.batch);
+    loss.backward();
+    use(loss);
+    optimizer.step();
+  };
+  return dry_run(it.box.card(0), {.step = step, .inputs = {it.batch}});
+}
+
+// It began the forward pass of the next step, and the optimizer's states were activations.
+TEST(Attribution, TakesNoCopyOfALossForAForwardPass) {
+  const auto report =
+      report_with_use_of_loss([](const torch::Tensor& loss) { (void)loss.to(torch::kDouble); });
+  EXPECT_EQ(report.at_peak.optimizer, 2 * (8_MiB + 8_KiB));
+}
+
+// So did the sum of losses of a GAN's discriminator, and of an epoch.
+TEST(Attribution, TakesNoSumOfLossesForAForwardPass) {
+  torch::Tensor total = torch::zeros({});
+  const auto report =
+      report_with_use_of_loss([&](const torch::Tensor& loss) { total = total + loss; });
+  EXPECT_EQ(report.peak.phase, Phase::optimizer);
   EXPECT_EQ(report.at_peak.optimizer, 2 * (8_MiB + 8_KiB));
 }
 

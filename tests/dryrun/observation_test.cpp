@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "headroom/dryrun/dry_run.h"
+#include "headroom/dryrun/module_calls.h"
 
 namespace headroom::dryrun {
 namespace {
@@ -93,6 +95,71 @@ TEST(Observation, TellsEvaluationFromTraining) {
   for (const trace::PhasePeak& one : report.by_phase) phases.push_back(one.phase);
   EXPECT_EQ(phases, (std::vector{Phase::init, Phase::forward, Phase::backward, Phase::optimizer,
                                  Phase::evaluation}));
+}
+
+// Work with a graph between backward and optimizer, larger than a sum of losses, began the forward
+// pass of the next step: the optimizer's states were activations.
+TEST(Observation, KnowsAnOptimizerAfterOtherWork) {
+  const auto box = sim::simulate("24GiB");
+  Observation watched(box.card(0), [] { return std::string_view("train.py:1"); });
+  Program program(box.device(0));
+  watched.know(program.subject());
+  for (std::uint32_t step = 1; step <= 2; ++step) {
+    watched.begin_step(step);
+    const at::Tensor out = program.net->forward(program.batch);
+    out.square().mean().backward();
+    const at::Tensor more = out.exp();
+    watched.begin_optimizer();
+    program.optimizer->step();
+    watched.end_optimizer();
+    watched.end_step();
+  }
+  const trace::Report report = watched.end({});
+  EXPECT_EQ(report.peak.step, 2U);
+  EXPECT_EQ(report.at_peak.optimizer, Bytes{2 * 4 * (65 * 256 + 257 * 8)});
+  EXPECT_EQ(report.by_phase.back().phase, Phase::optimizer);
+}
+
+struct ModuleScope {
+  explicit ModuleScope(const char* name) { enter_module(name); }
+  ~ModuleScope() { leave_module(); }
+  ModuleScope(const ModuleScope&) = delete;
+  ModuleScope& operator=(const ModuleScope&) = delete;
+};
+
+// What an attention's own code made, 397 MiB of products and probabilities, was booked to the
+// projection that ran before: its operators use no parameter.
+TEST(Observation, BooksAModulesOwnCodeToIt) {
+  const auto box = sim::simulate("24GiB");
+  Observation watched(box.card(0), [] { return std::string_view("train.py:1"); });
+  torch::nn::Linear values(64, 64);
+  values->to(box.device(0));
+  const at::Tensor x = at::ones({2048, 64}, box.device(0));
+  watched.know(
+      {.step = {},
+       .parameters = {{"attn.values.weight", values->weight}, {"attn.values.bias", values->bias}},
+       .modules = {"", "attn", "attn.values"}});
+  watched.begin_step(1);
+  at::Tensor loss;
+  {
+    const ModuleScope whole("");
+    const ModuleScope attention("attn");
+    at::Tensor v;
+    {
+      const ModuleScope projection("attn.values");
+      v = values->forward(x);
+    }
+    loss = v.mm(v.t()).softmax(-1).sum();
+  }
+  loss.backward();
+  watched.end_step();
+  const trace::Report report = watched.end({});
+  std::map<std::string, Bytes> peaks;
+  for (const trace::ModulePeak& one : report.by_module) peaks[one.name] = one.peak;
+  const Bytes weights{4 * 65 * 64}, output{4 * 2048 * 64}, scores{4 * 2048 * 2048};
+  EXPECT_GE(peaks["attn"], scores + scores);
+  EXPECT_GE(peaks["attn.values"], weights + output);
+  EXPECT_LT(peaks["attn.values"], scores);
 }
 
 TEST(Observation, EndsWithTheObserverThatWasThere) {

@@ -110,13 +110,19 @@ void Ledger::know_gradients(const std::vector<Named>& gradients) {
   for (const auto& [name, tensor] : gradients) mark(tensor, Category::gradient, owner(name));
 }
 
-void Ledger::mark(const at::Tensor& tensor, Category category, trace::Name module) {
+void Ledger::know_states(const std::vector<Named>& states) {
+  for (const auto& [name, tensor] : states) mark(tensor, Category::optimizer, owner(name), false);
+}
+
+void Ledger::mark(const at::Tensor& tensor, Category category, trace::Name module,
+                  bool may_be_known) {
   const auto address = sim::address_of(tensor);
   if (!address) return;
   const std::lock_guard lock(mutex_);
   const auto found = live_.find(*address);
   if (found == live_.end()) return;
   Allocation& allocation = allocations_[found->second];
+  if (!may_be_known && allocation.made.category != Category::unknown) return;
   allocation.made.category = category;
   if (module != 0) allocation.made.module = module;
 }
@@ -196,7 +202,10 @@ void Ledger::add(const allocator::AllocatorEvent& allocator_event, trace::Event 
   allocation.block = allocator_event.block;
   allocation.was_there = step_ == 0;
   if (line_) event.line = trace_->names.number(line_of_request);
-  if (trace_->names.text(event.operation) == sim::kWorkspace) event.category = Category::workspace;
+  if (trace_->names.text(event.operation) == sim::kWorkspace) {
+    event.category = Category::workspace;
+    event.module = 0;  // every module uses it
+  }
   allocation.made = event;
   live_[allocator_event.address] = allocations_.size();
   allocations_.push_back(allocation);

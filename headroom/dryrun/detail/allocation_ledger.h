@@ -47,6 +47,9 @@ class Ledger final : public sim::Observer {
   // A model that appeared, or moved.
   void know(const Subject& subject);
   void know_gradients(const std::vector<Named>& gradients);
+  // An optimizer's state, by the name of its parameter, unless it is known as something else.
+  void know_states(const std::vector<Named>& states);
+  void begin_optimizer() { attribution_.begin_optimizer(); }
   void end_optimizer() { attribution_.end_optimizer(); }
   void evaluate(bool evaluates) { attribution_.evaluate(evaluates); }
   void begin_step(std::uint32_t step);
@@ -69,7 +72,8 @@ class Ledger final : public sim::Observer {
   void take_what_is_there();
   trace::Name owner(const std::string& tensor);  // the module of a parameter or buffer
   void mark(const Subject& subject);
-  void mark(const at::Tensor& tensor, trace::Category category, trace::Name module = 0);
+  void mark(const at::Tensor& tensor, trace::Category category, trace::Name module = 0,
+            bool may_be_known = true);
   void mark_gradients();
   void add(const allocator::AllocatorEvent& allocator_event, trace::Event event);
   void remove(std::uint64_t address, const trace::Event& event);

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "headroom/dryrun/module_calls.h"
 #include "headroom/libtorch/autograd_engine.h"
 #include "headroom/libtorch/tensors_in.h"
 
@@ -16,6 +17,11 @@ namespace {
 // A copy in another type whose source is neither a parameter nor an input.
 bool is_copy_of_result(const sim::OperatorCall& call) {
   return call.name == "aten::_to_copy" && !call.arguments[0].toTensor().is_leaf();
+}
+
+bool is_part(const std::string& module, const std::string& whole) {
+  return whole.empty() || (module.starts_with(whole) &&
+                           (module.size() == whole.size() || module[whole.size()] == '.'));
 }
 
 }  // namespace
@@ -31,10 +37,13 @@ Attribution::Attribution(const Subject& subject, trace::Names& names) : names_(n
 
 void Attribution::know(const Subject& subject) {
   const std::lock_guard lock(mutex_);
+  calls_are_told_ |= !subject.modules.empty();
+  for (const std::string& module : subject.modules) modules_[module] = names_.number(module);
   for (const auto* tensors : {&subject.parameters, &subject.buffers})
     for (const auto& [name, tensor] : *tensors)
       if (tensor.defined() && tensor.has_storage()) {
         const trace::Name owner = names_.number(module_of(name));
+        texts_[owner] = module_of(name);
         owners_.try_emplace(tensor.storage().unsafeGetStorageImpl(), Owners{owner, owner})
             .first->second.last = owner;
       }
@@ -51,6 +60,12 @@ void Attribution::begin_step() {
   thread.nodes = at::sequence_number::peek();
 }
 
+void Attribution::begin_optimizer() {
+  const std::lock_guard lock(mutex_);
+  after_backward_ = true;
+  this_thread().at = {.module = 0, .phase = trace::Phase::optimizer};
+}
+
 void Attribution::end_optimizer() {
   const std::lock_guard lock(mutex_);
   after_backward_ = false;
@@ -59,6 +74,7 @@ void Attribution::end_optimizer() {
 
 void Attribution::look_at(const at::Tensor& argument, bool is_embedding, Arguments& found) {
   if (!argument.defined() || !argument.has_storage()) return;
+  if (argument.numel() > 1) found.are_single_numbers = false;
   const std::lock_guard lock(mutex_);
   const auto owners = owners_.find(argument.storage().unsafeGetStorageImpl());
   if (owners != owners_.end()) {
@@ -69,6 +85,7 @@ void Attribution::look_at(const at::Tensor& argument, bool is_embedding, Argumen
   if (!argument.requires_grad()) return;
   found.needs_gradient = true;
   if (!argument.is_leaf()) return;
+  found.has_leaf_with_gradient = true;
   if (met_.insert(argument.unsafeGetTensorImpl()).second)
     parameters_.emplace_back(argument.getIntrusivePtr());
 }
@@ -83,6 +100,10 @@ Attribution::Thread& Attribution::this_thread() {
   return found->second;
 }
 
+bool Attribution::is_sum_of_losses(const Arguments& found) {
+  return found.needs_gradient && found.are_single_numbers && !found.has_leaf_with_gradient;
+}
+
 Attribution::Seen Attribution::on_operator(const sim::OperatorCall& call) {
   Arguments found;
   const bool is_embedding = call.name.find("embedding") != std::string_view::npos;
@@ -90,22 +111,23 @@ Attribution::Seen Attribution::on_operator(const sim::OperatorCall& call) {
     libtorch::for_each_tensor(call.arguments[i], [&](const at::Tensor& argument) {
       look_at(argument, is_embedding, found);
     });
-  // `loss.float()` after a backward pass does not begin a forward pass.
-  if (!found.module && !libtorch::in_backward_pass() && is_copy_of_result(call)) return {};
+  // Neither `loss.float()` nor `total = total + loss` begins a forward pass after a backward pass.
+  if (!found.module && !libtorch::in_backward_pass() &&
+      (is_copy_of_result(call) || (after_backward_ && is_sum_of_losses(found))))
+    return {};
   const std::lock_guard lock(mutex_);
   Thread& thread = this_thread();
   const trace::Phase phase = thread.at.phase = phase_now(found.needs_gradient);
   if (phase == trace::Phase::backward) {
     after_backward_ = true;
-    thread.at.module = module_of_backward(thread);
+    const ModuleCall* const module = calls_are_told_ ? innermost_module_call() : nullptr;
+    if (module != nullptr && module->in_backward)
+      note_forward(thread, found, phase);
+    else
+      thread.at.module = module_of_backward(thread);
     return {.is_backward = true};
   }
-  // An operator on the parameters of several modules belongs to no single module, and neither does
-  // the optimizer's work on other tensors.
-  if (found.module && !found.has_several_modules) note_module(thread, *found.module);
-  if (found.has_several_modules || (!found.module && phase == trace::Phase::optimizer))
-    thread.at.module = 0;
-  thread.nodes = at::sequence_number::peek();
+  note_forward(thread, found, phase);
   const bool forward_again = phase == trace::Phase::forward && after_backward_.exchange(false);
   return {.after_backward = forward_again || phase == trace::Phase::optimizer};
 }
@@ -117,6 +139,26 @@ trace::Phase Attribution::phase_now(bool needs_gradient) const {
                                                      : trace::Phase::forward;
   return at::GradMode::is_enabled() && needs_gradient ? trace::Phase::forward
                                                       : trace::Phase::optimizer;
+}
+
+void Attribution::note_forward(Thread& thread, const Arguments& found, trace::Phase phase) {
+  // An operator on the parameters of several modules belongs to no single module, and neither does
+  // the optimizer's work on other tensors.
+  if (calls_are_told_ && phase != trace::Phase::optimizer)
+    note_module(thread, module_of_call(found));
+  else if (found.module && !found.has_several_modules)
+    note_module(thread, *found.module);
+  else if (found.has_several_modules || phase == trace::Phase::optimizer)
+    thread.at.module = 0;
+  thread.nodes = at::sequence_number::peek();
+}
+
+trace::Name Attribution::module_of_call(const Arguments& found) const {
+  const trace::Name own = found.has_several_modules ? 0 : found.module.value_or(0);
+  const ModuleCall* const call = innermost_module_call();
+  const auto called = call == nullptr ? modules_.end() : modules_.find(call->name);
+  if (called == modules_.end()) return own;
+  return own != 0 && is_part(texts_.at(own), call->name) ? own : called->second;
 }
 
 // If the running operator needs an autograd node, it exists already.

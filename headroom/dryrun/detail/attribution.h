@@ -1,5 +1,6 @@
 // Finds the module and phase of an operator from its arguments and its thread: LibTorch has no
-// module hooks in C++.
+// module hooks in C++. Where calls of modules are told (module_calls.h), the innermost one counts,
+// or its child whose parameters the operator uses.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -36,6 +37,9 @@ class Attribution {
   // A model that appeared later. No other thread may use the names meanwhile.
   void know(const Subject& subject);
   void begin_step();
+  // Around a step of an optimizer. Not needed if every operation between a backward pass and the
+  // optimizer is one without a graph, or on single numbers.
+  void begin_optimizer();
   void end_optimizer();
   // While true, work without a graph is evaluation; else forward, as in a checkpoint's first pass.
   void evaluate(bool evaluates) { evaluates_ = evaluates; }
@@ -57,20 +61,25 @@ class Attribution {
   struct Thread {
     Whereabouts at;
     std::uint64_t nodes = 0;  // autograd nodes made on this thread so far
-    // Its changes of modules in forward, by the count of nodes.
+    // Its changes of modules in forward passes, by the count of nodes.
     std::vector<std::pair<std::uint64_t, trace::Name>> changes;
   };
   // What the arguments of one operator say.
   struct Arguments {
     std::optional<trace::Name> module;  // of the parameters
     bool has_several_modules = false, needs_gradient = false;
+    bool are_single_numbers = true, has_leaf_with_gradient = false;
   };
 
   void look_at(const at::Tensor& argument, bool is_embedding, Arguments& found);
-  // Under the lock, as the two below.
+  // Work on single numbers that have a graph, and are no parameters.
+  [[nodiscard]] static bool is_sum_of_losses(const Arguments& found);
+  // Under the lock, as those below.
   [[nodiscard]] Thread& this_thread();
   static void note_module(Thread& thread, trace::Name module);
   [[nodiscard]] trace::Name module_of_backward(const Thread& thread) const;
+  [[nodiscard]] trace::Name module_of_call(const Arguments& found) const;
+  void note_forward(Thread& thread, const Arguments& found, trace::Phase phase);
   [[nodiscard]] trace::Phase phase_now(bool needs_gradient) const;
 
   // For a parameter shared by several modules, an embedding belongs to the first of them, every
@@ -79,8 +88,11 @@ class Attribution {
     trace::Name first = 0, last = 0;
   };
   trace::Names& names_;
+  bool calls_are_told_ = false;
   mutable std::mutex mutex_;                                    // guards all members below
   std::unordered_map<const c10::StorageImpl*, Owners> owners_;  // of parameters and buffers
+  std::unordered_map<std::string, trace::Name> modules_;        // by their names
+  std::unordered_map<trace::Name, std::string> texts_;          // the same, for other threads
   std::vector<c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>> parameters_;
   std::unordered_set<const c10::TensorImpl*> met_;
   std::unordered_map<std::uint64_t, Thread> threads_;  // by autograd's number

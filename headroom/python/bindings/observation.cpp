@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "headroom/dryrun/module_calls.h"
 #include "headroom/python/bindings/engine_module.h"
 
 namespace headroom::python {
@@ -64,21 +65,29 @@ class ProgramLines {
 }  // namespace
 
 void add_observation(py::module_& module) {
+  module.def("enter_module", &dryrun::enter_module);
+  module.def("leave_module", &dryrun::leave_module);
   py::class_<Observation>(module, "Observation")
       .def(py::init([](sim::Card& card, py::function shown) {
         auto lines = std::make_shared<ProgramLines>(std::move(shown));
         return std::make_unique<Observation>(card, [lines] { return lines->here(); });
       }))
       .def("know",
-           [](Observation& observation, NamedInPython parameters, NamedInPython buffers) {
-             observation.know(
-                 {.step = {}, .parameters = std::move(parameters), .buffers = std::move(buffers)});
+           [](Observation& observation, NamedInPython parameters, NamedInPython buffers,
+              std::vector<std::string> modules) {
+             observation.know({.step = {},
+                               .parameters = std::move(parameters),
+                               .buffers = std::move(buffers),
+                               .modules = std::move(modules)});
            })
       .def("know_gradients",
            [](Observation& observation, const NamedInPython& gradients) {
              observation.know_gradients(gradients);
            })
+      .def("know_states", [](Observation& observation,
+                             const NamedInPython& states) { observation.know_states(states); })
       .def("begin_step", &Observation::begin_step)
+      .def("begin_optimizer", &Observation::begin_optimizer)
       .def("end_optimizer", &Observation::end_optimizer)
       .def("evaluate", &Observation::evaluate)
       .def("end_step", &Observation::end_step)

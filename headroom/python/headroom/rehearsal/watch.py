@@ -32,7 +32,7 @@ Named = list[tuple[str, torch.Tensor]]
 _LIBRARIES = tuple(os.path.realpath(path) + os.sep for path in {
     *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
     os.path.dirname(os.path.dirname(os.path.realpath(__file__)))})
-_OF_WRAPPERS = ("module.", "_orig_mod.", "_fsdp_wrapped_module.", "_forward_module.")
+_OF_WRAPPERS = ("module.", "_orig_mod.", "_fsdp_wrapped_module.", "_forward_module.", "_original_module.")
 
 
 _LAUNCHERS = {"torch", "accelerate", "deepspeed", "lightning", "lightning_fabric", "ipykernel", "IPython", "jupyter",
@@ -83,6 +83,8 @@ class Watch:
         self.observations = [_engine.Observation(card._card, shown_file) for card in box]
         self._cards = list(box)
         self._modules: dict[int, weakref.ref[nn.Module]] = {}  # some cannot be hashed before they are made
+        self._names: dict[int, str] = {}  # of modules
+        self._owners: dict[int, str] = {}  # names of parameters
         self._counts: dict[int, int] = {}  # steps by optimizer
         self._optimizers: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
         self._running: list[int] = []
@@ -93,7 +95,8 @@ class Watch:
         self._forwards = [0, 0]  # such calls of this step: without a graph, with one
         self.convolves = False
         self._reads = (0, 0)  # steps that had ended, values read as zero
-        self._passes = 0  # backward passes without an optimizer
+        self.passes = 0  # backward passes without an optimizer
+        self.was_stopped_after_passes = False
         self._note_modules()
         self._note_optimizers()
         self._note_backward()
@@ -120,11 +123,11 @@ class Watch:
 
     def _note_modules(self) -> None:
         """Every module passes one of these when it is made, copied or unpickled."""
-        known = self._modules
+        known, names = self._modules, self._names
 
         def note(module: nn.Module) -> None:
             number = id(module)
-            known[number] = weakref.ref(module, lambda _: known.pop(number, None))
+            known[number] = weakref.ref(module, lambda _: (known.pop(number, None), names.pop(number, None)))
 
         for name in ("__init__", "__setstate__"):
             def noting(self: nn.Module, *arguments: Any, _before: Any = getattr(nn.Module, name),
@@ -140,15 +143,18 @@ class Watch:
         return [one for one in modules if id(one) not in parts and
                 next(_tensors(one), None) is not None]
 
-    def named(self) -> tuple[Named, Named]:
-        """All parameters and buffers on cards. Of several models each name begins with the model's class, from the
-        second of a class on with its number: "Sequential.0", "Sequential#2.0"."""
+    def prefixed_roots(self) -> list[tuple[str, nn.Module]]:
+        """Of several models each name begins with the model's class, from the second of a class on with its number:
+        "Sequential.0", "Sequential#2.0"."""
         roots = self.roots()
+        classes: collections.Counter[str] = collections.Counter()
+        return [(f"{numbered(type(root).__name__, classes)}." if len(roots) > 1 else "", root) for root in roots]
+
+    def named(self) -> tuple[Named, Named]:
+        """All parameters and buffers on cards."""
         parameters: Named = []
         buffers: Named = []
-        classes: collections.Counter[str] = collections.Counter()
-        for root in roots:
-            prefix = f"{numbered(type(root).__name__, classes)}." if len(roots) > 1 else ""
+        for prefix, root in self.prefixed_roots():
             for made, found in ((parameters, root.named_parameters(remove_duplicate=False)),
                                 (buffers, root.named_buffers(remove_duplicate=False))):
                 made += [(prefix + _plain(name), _local(one)) for name, one in found if lies_on_card(_local(one))]
@@ -185,22 +191,35 @@ class Watch:
     def know(self) -> None:
         self.count()
         parameters, buffers = self.named()
+        for prefix, root in self.prefixed_roots():
+            for name, part in root.named_modules():
+                self._names[id(part)] = (prefix + _plain(name and name + ".")).removesuffix(".")
+        self._owners = {id(one): name for name, one in reversed(parameters)}
         for observation in self.observations:
-            observation.know(parameters, buffers)
+            observation.know(parameters, buffers, list(set(self._names.values())))
 
     def _note_calls(self) -> None:
-        """Each call of a module that no other one makes."""
+        """Each call of a module; and of these, the ones that no other module makes."""
         before, watch = nn.Module.__call__, self
+
+        def named(module: nn.Module, *arguments: Any, **more: Any) -> Any:
+            if (name := watch._names.get(id(module))) is None:
+                return before(module, *arguments, **more)
+            _engine.enter_module(name)
+            try:
+                return before(module, *arguments, **more)
+            finally:
+                _engine.leave_module()
 
         @functools.wraps(before)
         def call(module: nn.Module, *arguments: Any, **more: Any) -> Any:
             if watch._inside:
-                return before(module, *arguments, **more)
+                return named(module, *arguments, **more)
             watch._inside = True
             try:
                 watch._called(module, (*arguments, *more.values()))
                 with watch.change.around(lambda: not watch._optimizers or watch._is_trained(module)):
-                    return before(module, *arguments, **more)
+                    return named(module, *arguments, **more)
             finally:
                 watch._inside = False
 
@@ -271,20 +290,38 @@ class Watch:
 
         def backward(*arguments: Any, **more: Any) -> Any:
             if not self._optimizers:
-                self._passes += 1
-                if self._passes > MOST_PASSES:
+                if self.passes == MOST_PASSES:
+                    self.was_stopped_after_passes = True
                     self.stop()
+                self.passes += 1
             return before(*arguments, **more)
 
         torch.autograd.backward = backward
 
-    def _before_step(self, optimizer: torch.optim.Optimizer, arguments: Any, more: Any) -> None:
+    def _before_step(self, optimizer: torch.optim.Optimizer, arguments: Any, more: Any) -> Any:
         if not self.began:
             self._begin()
         self._know_sharded_gradients()
         if id(optimizer) in self._running:  # its last step failed
             del self._running[self._running.index(id(optimizer)):]
         self._running.append(id(optimizer))
+        for observation in self.observations:
+            observation.begin_optimizer()
+        return (tuple(self._outside(one) if callable(one) else one for one in arguments),
+                {name: self._outside(one) if callable(one) else one for name, one in more.items()})
+
+    def _outside(self, closure: Callable[..., Any]) -> Callable[..., Any]:
+        """A closure's forward and backward pass are not the optimizer's, which calls it."""
+        @functools.wraps(closure)
+        def outside(*arguments: Any, **more: Any) -> Any:
+            for observation in self.observations:
+                observation.end_optimizer()
+            try:
+                return closure(*arguments, **more)
+            finally:
+                for observation in self.observations:
+                    observation.begin_optimizer()
+        return outside
 
     def _after_step(self, optimizer: torch.optim.Optimizer, arguments: Any, more: Any) -> None:
         while self._running and self._running.pop() != id(optimizer):
@@ -292,7 +329,11 @@ class Watch:
         if self._running:  # one inside another
             return
         self._counts[id(optimizer)] = self._counts.get(id(optimizer), 0) + 1
+        states = [(self._owners.get(id(_local(parameter)), ""), _local(one))
+                  for parameter, held in optimizer.state.items() if isinstance(held, dict)
+                  for one in held.values() if isinstance(one, torch.Tensor)]
         for observation in self.observations:
+            observation.know_states(states)
             observation.end_optimizer()
         if self._is_round_complete():
             self._end_step()
