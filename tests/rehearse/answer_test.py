@@ -141,6 +141,106 @@ class Answer(Rehearsed):
         text = self.rehearsed("", start=("-m", "trainer.main")).stdout
         self.assertIn("The peak is in trainer/main.py:6", text)
 
+    def test_a_package_beside_the_script_is_named(self):
+        """A line of a package elsewhere, installed for editing, was a bare `mlp.py:3`, as if it were the script's."""
+        package = self.folder / "elsewhere" / "nets" / "layers"
+        package.mkdir(parents=True)
+        for one in (package, package.parent): (one / "__init__.py").write_text("")
+        (package / "mlp.py").write_text("import torch\ndef make():\n    return torch.nn.Linear(2048, 2048).cuda()\n")
+        work = self.folder / "work"
+        work.mkdir()
+        (work / "train.py").write_text(textwrap.dedent("""
+            import sys
+            sys.path.append("../elsewhere")
+            from nets.layers.mlp import make
+            net = make()
+            """))
+        done = subprocess.run([programs.HEADROOM, "rehearse", "--gpus", "H100", "--", sys.executable, "train.py"],
+                              capture_output=True, text=True, timeout=600, env=programs.environment(), cwd=work, check=False)
+        self.assertIn("nets/layers/mlp.py:3\n", done.stdout)
+
+    def test_the_command_of_an_installed_trainer(self):
+        """Its lines were those of the few that pip wrote into the command: `trainer:4`."""
+        package = self.folder / "site-packages" / "trainer"
+        package.mkdir(parents=True)
+        (package / "__init__.py").write_text("")
+        command = self.folder / "bin" / "trainer"
+        command.parent.mkdir()
+        command.write_text("import sys\nfrom trainer.main import main\nif __name__ == '__main__':\n    sys.exit(main())\n")
+        (package / "main.py").write_text(textwrap.dedent(f"""
+            import torch
+            from headroom.rehearsal import lines
+            lines._SCRIPTS = {str(command.parent.resolve()) + "/"!r}
+            def main(): net = torch.nn.Linear(2048, 2048).cuda()
+            """))
+        text = self.rehearsed("", start=("bin/trainer",)).stdout
+        self.assertIn("trainer/main.py:5\n", text)
+        self.assertNotIn("  trainer:4\n", text)
+
+    def test_an_update_by_hand_has_no_steps(self):
+        """word_language_model's default: the answer said "no optimizer stepped", "Peaks: step 1", an optimizer's phase
+        and "Rehearsed 0 steps" of 100 iterations."""
+        program = """
+            import torch
+            net = torch.nn.Linear(1024, 1024).cuda()
+            for _ in range(1000):
+                net.zero_grad()
+                net(torch.randn(8, 1024, device="cuda")).sum().backward()
+                for one in net.parameters(): one.data.add_(one.grad * 2, alpha=-1)
+            """
+        text = " ".join(self.rehearsed(program).stdout.split())
+        self.assertIn("note: stopped after 100 backward passes; no optimizer of torch.optim stepped, and the phase "
+                      "optimizer is the script's own update", text)
+        self.assertIn("Peak in optimizer W workspaces", text)
+        self.assertIn("Rehearsed 100 backward passes in", text)
+        self.assertNotIn("step 1", text)
+        found = json.loads(self.rehearsed(program, "--json").stdout)
+        self.assertEqual((found["steps"], found["backward_passes"], found["peak"]["step"]), (0, 100, 0))
+
+    def test_tensors_for_another_process_are_refused(self):
+        """mnist_hogwild ended with "_share_cuda_: only available on CUDA", as if the script were wrong."""
+        done = self.rehearsed("""
+            import torch, torch.multiprocessing as mp
+            def train(net): pass
+            if __name__ == "__main__":
+                net = torch.nn.Linear(64, 64).cuda().share_memory()
+                mp.get_context("spawn").Process(target=train, args=(net,)).start()
+            """, code=1)
+        self.assertIn("UnavailableError: [as_cuda] tensors of a simulated card cannot be given to another process; try",
+                      done.stderr)
+
+    def test_a_failure_is_told_before_the_figures(self):
+        """The headline said "failed, with 23.20 GiB to spare", and 25 lines of figures stood between the script's error
+        and what Headroom says of it."""
+        (self.folder / "train.py").write_text(
+            "import torch\nnet = torch.nn.Linear(512, 512).cuda()\nraise ValueError('mine')\n")
+        done = subprocess.run([programs.HEADROOM, "rehearse", "--gpus", "H100", "--", sys.executable, "train.py"],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=600,
+                              env=programs.environment(), cwd=self.folder, check=False)
+        self.assertIn("ValueError: mine\nheadroom: the script failed (exit code 1); the figures are of what it did before\n",
+                      done.stdout)
+        self.assertIn("failed, having used at most", done.stdout)
+        self.assertNotIn("to spare", done.stdout)
+
+    def test_modules_that_differ_are_not_each_of_a_kind(self):
+        """"(each of 3)" was printed with the figure of the largest."""
+        program = """
+            import torch
+            net = torch.nn.Sequential(*(torch.nn.Linear(512, {out}) for one in range(3))).cuda()
+            optimizer = torch.optim.SGD(net.parameters(), lr=1)
+            for _ in range(9):
+                sum(part(torch.randn(64, 512, device="cuda")).sum() for part in net).backward()
+                optimizer.step(); optimizer.zero_grad()
+            """
+        self.assertIn("  (each of 3)\n", self.rehearsed(program.format(out="512")).stdout)
+        self.assertIn("  (the largest of 3)\n", self.rehearsed(program.format(out="512 * (1 + one)")).stdout)
+
+    def test_a_launcher_of_one_rank_pretends_none(self):
+        done = self.rehearsed("print('runs'); import torch; torch.ones(9, device='cuda')",
+                              start=("-m", "torch.distributed.run", "--nproc-per-node=1", "train.py"))
+        self.assertIn("runs", done.stdout)
+        self.assertNotIn("pretended", done.stderr)
+
     def test_a_search_is_quiet(self):
         program = """
             import sys, torch

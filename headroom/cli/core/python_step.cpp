@@ -26,13 +26,26 @@ namespace fs = std::filesystem;
 
 // HEADROOM_PYTHON alone if set; else the active environment's, the one beside this program, and the
 // first in PATH.
-std::vector<std::string> pythons() {
-  if (const auto named = environment("HEADROOM_PYTHON"); named && !named->empty()) return {*named};
-  std::vector<std::string> all;
-  if (const auto venv = environment("VIRTUAL_ENV")) all.push_back(*venv + "/bin/python3");
-  all.push_back((own_folder() / "python3").string());
-  all.push_back("python3");
+struct Candidate {
+  std::string python, where;
+};
+std::vector<Candidate> pythons() {
+  if (const auto named = environment("HEADROOM_PYTHON"); named && !named->empty())
+    return {{*named, "HEADROOM_PYTHON"}};
+  std::vector<Candidate> all;
+  if (const auto venv = environment("VIRTUAL_ENV"))
+    all.push_back({*venv + "/bin/python3", "VIRTUAL_ENV"});
+  all.push_back({(own_folder() / "python3").string(), "beside this program"});
+  all.push_back({"python3", "in PATH"});
   return all;
+}
+
+[[noreturn]] void refuse_without_python(const std::string& wanted) {
+  std::vector<std::string> looked_at;
+  for (const auto& [python, where] : pythons()) looked_at.push_back(python + " (" + where + ")");
+  throw UnavailableError(
+      expectation("headroom", wanted + " as one of " + join(looked_at, ", "), "none",
+                  "pip install of the wheel into one, or HEADROOM_PYTHON=.../python3"));
 }
 
 // Finds a package that was built but not installed: build/python beside build/bin.
@@ -62,12 +75,11 @@ std::filesystem::path python_package() {
   if (fs::exists(built / "__init__.py", error)) return fs::weakly_canonical(built, error);
   constexpr const char* kWhere =
       "import importlib.util as u; print(u.find_spec('headroom').submodule_search_locations[0])";
-  for (const std::string& python : pythons()) {
+  for (const auto& [python, where] : pythons()) {
     const CommandResult answer = run_command({python, "-c", kWhere}, Seconds(20));
     if (answer.exit_code == 0) return std::string(trim(answer.out));
   }
-  throw UnavailableError(expectation("headroom", "a Python with headroom", join(pythons(), ", "),
-                                     "pip install of the wheel, or HEADROOM_PYTHON=.../python3"));
+  refuse_without_python("a Python with headroom");
 }
 
 bool is_python_step(const std::string& model) {
@@ -107,15 +119,13 @@ Json python_request(const ModelRequest& request, const std::vector<std::string>&
 
 void become_python(const std::string& what, const Json& request) {
   find_built_package();
-  for (const std::string& python : pythons()) {
+  for (const auto& [python, where] : pythons()) {
     if (!has_package(python)) continue;
     std::vector<std::string> words{python, "-m", "headroom.command", what, to_line(request)};
     ::execvp(words[0].c_str(), pointers_to(words).data());
     throw UnavailableError("headroom", python + " cannot be started: " + std::strerror(errno));
   }
-  throw UnavailableError(expectation(
-      "headroom", "a Python with headroom and torch " + wanted_torch(), join(pythons(), ", "),
-      "pip install of the wheel, or HEADROOM_PYTHON=.../python3"));
+  refuse_without_python("a Python with headroom and torch " + wanted_torch());
 }
 
 }  // namespace headroom::cli

@@ -134,6 +134,8 @@ void add(Rehearsal& rehearsal, const Json& process) {
     rehearsal.trainable_parameters = process.at("trainable_parameters").get<long long>();
   }
   rehearsal.steps = std::max(rehearsal.steps, process.at("steps").get<int>());
+  rehearsal.passes = std::max(rehearsal.passes, process.at("backward_passes").get<int>());
+  rehearsal.was_stopped_after_passes |= process.at("was_stopped_after_passes").get<bool>();
   rehearsal.change_was_made |= process.at("change_made").get<bool>();
   rehearsal.ooms_met += process.at("ooms_met").get<int>();
   rehearsal.ran_out_of_memory |= process.at("out_of_memory").get<bool>();

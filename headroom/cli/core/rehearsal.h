@@ -48,9 +48,11 @@ struct Rehearsal {
   job::JobEnd end;
   std::vector<RehearsedCard> cards;  // of all processes that used cards; empty: none did
   long long parameters = 0, trainable_parameters = 0;
-  bool was_ended = false;          // after the last step, as it waited for a process that is done
-  bool change_was_made = false;    // RehearsalOrders::change, in one of its processes
-  int steps = 0;                   // that ended
+  bool was_ended = false;        // after the last step, as it waited for a process that is done
+  bool change_was_made = false;  // RehearsalOrders::change, in one of its processes
+  int steps = 0;                 // that ended
+  int passes = 0;                // backward passes before the first optimizer, or without one
+  bool was_stopped_after_passes = false;
   int ooms_met = 0;                // as the script saw them
   bool ran_out_of_memory = false;  // and the script ended by it
   // Files that were there and would have changed, and checkpoints; the script's other new files.

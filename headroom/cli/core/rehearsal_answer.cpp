@@ -26,10 +26,10 @@ std::map<int, trace::Peak> largest_processes(const Rehearsal& rehearsal) {
   return largest;
 }
 
-// The step that began with the last one's end is none, if the script ended well.
+// The step that began with the last one's end is none, if the script ended well; nor is the first
+// one, without an optimizer.
 bool lies_after_the_steps(const Rehearsal& rehearsal, const trace::Report& report) {
-  return rehearsal.is_whole() && rehearsal.steps > 0 &&
-         static_cast<int>(report.peak.step) > rehearsal.steps;
+  return rehearsal.is_whole() && static_cast<int>(report.peak.step) > rehearsal.steps;
 }
 
 }  // namespace
@@ -57,7 +57,7 @@ void add_notes(Rehearsal& rehearsal, const std::vector<gpu::SimulatedCard>& card
       rehearsal.notes.push_back(fmt::format("several processes share GPU {}, and need {} together",
                                             index, to_string(rehearsal.needs(index))));
   const RehearsedCard& on = tightest(rehearsal, cards);
-  if (lies_after_the_steps(rehearsal, on.report))
+  if (rehearsal.steps > 0 && lies_after_the_steps(rehearsal, on.report))
     rehearsal.notes.emplace_back("the peak is in what the script did after its last step");
   std::vector<trace::StepPeak> steps = on.report.per_step;
   std::erase_if(steps, [&](const trace::StepPeak& one) {

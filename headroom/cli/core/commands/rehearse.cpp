@@ -108,6 +108,7 @@ Json document(const Answer& answer, const Rehearsal& rehearsal,
   json["fits"] = on.until_it_failed ? Json() : Json(on.fits);
   json["spare_bytes"] = on.spare.count;
   json["steps"] = rehearsal.steps;
+  json["backward_passes"] = rehearsal.steps == 0 ? rehearsal.passes : 0;
   json["not_written"] = rehearsal.not_written;
   json["written"] = rehearsal.written;
   json["stood_in"] = rehearsal.stood_in;
@@ -260,6 +261,19 @@ Rehearsal rehearse_shares(RehearsalOrders orders, const std::vector<double>& sha
   return most;
 }
 
+void tell_of_failure(const RehearseOptions& options, const Rehearsal& rehearsal,
+                     const Answer& answer, ExitCode code) {
+  const bool read_zeros = answer.report.values_read_as_zero + answer.report.decided_by_unknown > 0;
+  const std::string what = rehearsal.end.received ? "interrupted"
+                                                  : fmt::format("the script failed (exit code {})",
+                                                                rehearsal.end.exit_code);
+  (void)complain(what + "; the figures are of what it did before" +
+                     (read_zeros && options.mode == "shape-only"
+                          ? "; values of a card read as zero, and --mode compute computes them"
+                          : ""),
+                 code);
+}
+
 ExitCode run_rehearse(const RehearseOptions& options) {
   const RehearsalOrders orders = orders_from(options);
   if (options.fit) return run_fit(options, orders);
@@ -276,18 +290,9 @@ ExitCode run_rehearse(const RehearseOptions& options) {
                         : fits(rehearsal, orders.cards) ? kOk
                                                         : kDoesNotFit;
   tell_of_outputs("rehearse", {options.trace, options.snapshot, options.html});
+  if (failed) tell_of_failure(options, rehearsal, answer, code);  // next to the script's own error
   print(options.json ? to_line(document(answer, rehearsal, advice, code)) + "\n"
                      : rehearsal_text(answer, rehearsal, advice, standard_output()));
-  if (!failed) return code;
-  const bool read_zeros = answer.report.values_read_as_zero + answer.report.decided_by_unknown > 0;
-  const std::string what = rehearsal.end.received ? "interrupted"
-                                                  : fmt::format("the script failed (exit code {})",
-                                                                rehearsal.end.exit_code);
-  return complain(what + "; these figures are of what it did before" +
-                      (read_zeros && options.mode == "shape-only"
-                           ? "; values of a card read as zero, and --mode compute computes them"
-                           : ""),
-                  code);
   return code;
 }
 
@@ -307,8 +312,8 @@ void add_rehearse(Registry& registry) {
       "  headroom rehearse --gpus sim:1x24GiB --mode compute -- python train.py\n\n"
       "The script takes the simulated cards for CUDA's. It needs no GPU and no change; files and\n"
       "checkpoints that are there stay as they are. After the steps it ends as by exit(0).\n"
-      "Exit: 0 it fits, 2 it does not, 1 the script failed, 69 no cards or no matching torch,\n"
-      "64 wrong usage, 73 a file cannot be written.");
+      "Exit: 0 it fits, 2 it does not, 1 the script failed, 69 no cards, no Python with\n"
+      "headroom or no matching torch, 64 wrong usage, 73 a file cannot be written.");
   options->app = command;
   options->behind_dashes = &registry.behind_dashes;
   command->prefix_command();

@@ -108,7 +108,8 @@ std::vector<Terminal::Part> bar_parts(const trace::Report& report) {
 
 std::string verdict(const CardAnswer& on, const Terminal& terminal) {
   if (on.until_it_failed)
-    return terminal.paint("failed", Colour::red) + ", with " + to_string(on.spare) + " to spare";
+    return terminal.paint("failed", Colour::red) + ", having used at most " +
+           to_string(on.peak.process);
   if (on.fits)
     return terminal.paint("fits", Colour::green) + ", " + to_string(on.spare) + " to spare";
   const std::string no = terminal.paint("does not fit", Colour::red) + ": ";
@@ -203,7 +204,7 @@ std::string pattern_of(const std::string& name) {
 
 struct Alike {
   std::string pattern;
-  Bytes most;
+  Bytes most, least;
   int count = 0;
 };
 
@@ -215,8 +216,9 @@ std::vector<Alike> kinds_of(const std::vector<trace::ModulePeak>& by_module) {
     const std::string pattern = pattern_of(module.name);
     auto same = std::find_if(kinds.begin(), kinds.end(),
                              [&](const Alike& kind) { return kind.pattern == pattern; });
-    if (same == kinds.end()) same = kinds.insert(kinds.end(), {pattern, Bytes{0}, 0});
+    if (same == kinds.end()) same = kinds.insert(kinds.end(), {pattern, module.peak, module.peak});
     same->most = std::max(same->most, module.peak);
+    same->least = std::min(same->least, module.peak);
     ++same->count;
   }
   return kinds;
@@ -281,8 +283,13 @@ std::string modules_text(const std::vector<trace::ModulePeak>& by_module) {
   if (kinds.empty()) return "";
   std::string text = "\nModules that hold the most at one time\n";
   for (std::size_t i = 0; i < std::min(kModules, kinds.size()); ++i) {
-    text += fmt::format("  {:>11}  {}", to_string(kinds[i].most), kinds[i].pattern);
-    text += kinds[i].count > 1 ? fmt::format("  (each of {})\n", kinds[i].count) : "\n";
+    const Alike& kind = kinds[i];
+    const std::string most = to_string(kind.most);
+    text += fmt::format("  {:>11}  {}", most, kind.pattern);
+    const bool are_alike = to_string(kind.least) == most;
+    if (kind.count > 1)
+      text += fmt::format("  ({} {})", are_alike ? "each of" : "the largest of", kind.count);
+    text += "\n";
   }
   return text;
 }

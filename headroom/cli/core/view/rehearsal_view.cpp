@@ -101,11 +101,34 @@ std::string shares_text(const std::vector<NeedByShare>& all) {
   return "by how much of a mask is taken for true, the process needs " + join(parts, ", ");
 }
 
+std::string passes_text(const Rehearsal& rehearsal) {
+  return fmt::format("{} backward pass{}", rehearsal.passes, rehearsal.passes == 1 ? "" : "es");
+}
+
+// Of a script that updates its parameters itself, or does not train.
+std::string no_steps_text(const Rehearsal& rehearsal) {
+  if (rehearsal.passes == 0)
+    return "no optimizer stepped: these are the figures of what the script did without one";
+  const bool updates =
+      std::any_of(rehearsal.cards.begin(), rehearsal.cards.end(), [](const RehearsedCard& card) {
+        const auto& phases = card.report.by_phase;
+        return std::any_of(phases.begin(), phases.end(), [](const trace::PhasePeak& one) {
+          return one.phase == trace::Phase::optimizer;
+        });
+      });
+  return std::string(rehearsal.was_stopped_after_passes ? "stopped after " : "there were ") +
+         passes_text(rehearsal) + "; no optimizer of torch.optim stepped" +
+         (updates ? ", and the phase optimizer is the script's own update" : "");
+}
+
+std::string what_was_rehearsed(const Rehearsal& rehearsal) {
+  if (rehearsal.steps > 0 || !rehearsal.is_whole()) return counted(rehearsal.steps, "step");
+  return rehearsal.passes > 0 ? passes_text(rehearsal) : "the script";
+}
+
 std::string remarks(const Rehearsal& rehearsal, const Terminal& terminal) {
   std::vector<std::string> notes = rehearsal.notes;
-  if (rehearsal.steps == 0)
-    notes.emplace_back(
-        "no optimizer stepped: these are the figures of what the script did without one");
+  if (rehearsal.steps == 0 && rehearsal.is_whole()) notes.push_back(no_steps_text(rehearsal));
   if (rehearsal.ooms_met > 0 && !rehearsal.ran_out_of_memory)
     notes.push_back("the script met " + counted(rehearsal.ooms_met, "out-of-memory error") +
                     " and went on");
@@ -113,6 +136,12 @@ std::string remarks(const Rehearsal& rehearsal, const Terminal& terminal) {
   if (!rehearsal.assumptions.empty()) notes.push_back(assumptions_text(rehearsal.assumptions));
   if (!rehearsal.by_share.empty()) notes.push_back(shares_text(rehearsal.by_share));
   return files_text(rehearsal, terminal) + notes_text(notes, terminal);
+}
+
+// A step that has not ended is none without an optimizer, unless the script failed in it.
+std::string peaks_text(const Rehearsal& rehearsal, const trace::Report& report) {
+  if (!rehearsal.is_whole()) return steps_text(report.per_step, 0);
+  return rehearsal.steps > 0 ? steps_text(report.per_step, rehearsal.steps) : "";
 }
 
 std::string tried_text(const std::vector<TriedAdvice>& advice, const Terminal& terminal) {
@@ -155,15 +184,13 @@ std::string rehearsal_text(const Answer& answer, const Rehearsal& rehearsal,
   std::string text = terminal.paint(answer.model, Colour::bold) + "\n" + parameters_text(answer) +
                      remarks(rehearsal, terminal);
   text += "\n" + card_text(answer, terminal);
-  for (const std::string& line :
-       {steps_text(report.per_step, rehearsal.is_whole() ? rehearsal.steps : 0),
-        phases_text(report)})
+  for (const std::string& line : {peaks_text(rehearsal, report), phases_text(report)})
     if (!line.empty()) text += in_lines(line, "", "  ", terminal);
   text += devices_text(answer.cards, terminal);
   text += lines_text(report) + modules_text(report.by_module);
   if (advice) text += tried_text(*advice, terminal);
   return text + terminal.paint(fmt::format("\nRehearsed {} in {:.2f} s\n",
-                                           counted(rehearsal.steps, "step"), report.took_s),
+                                           what_was_rehearsed(rehearsal), report.took_s),
                                Colour::dim);
 }
 

@@ -127,6 +127,7 @@ def install(patches: Patches) -> None:
     after_import("torchvision", _in_float32)
     after_import("torch.nn.attention.flex_attention", lambda module: None if patches.undone else
                  patches.set(module, "flex_attention", _refuse_flex_attention))
+    patches.set(torch.UntypedStorage, "_share_cuda_", _refuse_to_share)
     patches.wrap(torch.profiler.profiler._KinetoProfile, "__init__", _of_the_cpu_alone)
     after_import("triton.runtime.jit", lambda module: None if patches.undone else
                  patches.set(module.JITFunction, "run", _refuse_kernel))
@@ -145,6 +146,11 @@ def _refuse_kernel(self: Any, *arguments: Any, **more: Any) -> Any:
     name = getattr(self, "__name__", None) or getattr(getattr(self, "base_fn", None), "__name__", "a kernel")
     raise UnavailableError(f"[as_cuda] the Triton kernel '{name}' cannot run on a simulated card; try the same in "
                            "operators of torch")
+
+
+def _refuse_to_share(*arguments: Any, **more: Any) -> Any:
+    raise UnavailableError("[as_cuda] tensors of a simulated card cannot be given to another process; try one process, "
+                           "or a model that each process moves to its card")
 
 
 def _refuse_flex_attention(*arguments: Any, **more: Any) -> Any:

@@ -39,7 +39,8 @@ def _of_elastic(orders: Orders, api: Any) -> None:
         local = config.nproc_per_node
         world = orders.ranks or local * config.max_nodes
         _say_if_too_many(local)
-        say_once(f"one rank of {world} is rehearsed; the others are pretended (--all-ranks starts them)")
+        if world > 1:
+            say_once(f"one rank of {world} is rehearsed; the others are pretended (--all-ranks starts them)")
         os.environ.update(_environment(world, local))
         if callable(entrypoint):
             return {0: entrypoint(*arguments)}

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import collections
 import functools
-import os
 import sys
-import sysconfig
 import threading
 import weakref
 from typing import Any, Callable, Iterator, Optional
@@ -21,7 +19,8 @@ from torch.optim import optimizer as of_optimizers
 from headroom import _engine
 from headroom.card import lies_on_card
 from headroom.profiling import numbered
-from headroom.rehearsal import buckets, changes, notebook
+from headroom.rehearsal import buckets, changes
+from headroom.rehearsal.lines import shown_file
 from headroom.simulation import Simulation
 
 MANY_READS = 1000  # of unknown values between two questions, without a step
@@ -29,42 +28,7 @@ MOST_PASSES = 100  # backward passes before the first optimizer: warming up, or 
 
 Named = list[tuple[str, torch.Tensor]]
 
-_LIBRARIES = tuple(os.path.realpath(path) + os.sep for path in {
-    *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
-    os.path.dirname(os.path.dirname(os.path.realpath(__file__)))})
 _OF_WRAPPERS = ("module.", "_orig_mod.", "_fsdp_wrapped_module.", "_forward_module.", "_original_module.")
-
-
-_LAUNCHERS = {"torch", "accelerate", "deepspeed", "lightning", "lightning_fabric", "ipykernel", "IPython", "jupyter",
-              "coverage", "pytest"}
-
-
-@functools.cache
-def _package_that_runs() -> str:
-    """The folder of an installed package, with its end, of which `python -m` runs a module: a trainer's."""
-    spec = getattr(sys.modules["__main__"], "__spec__", None)
-    package = sys.modules.get((spec.name if spec is not None else "").partition(".")[0])
-    if package is None or package.__name__ in _LAUNCHERS or not hasattr(package, "__path__"):
-        return ""
-    folder = os.path.realpath(next(iter(package.__path__))) + os.sep
-    return folder if f"{os.sep}site-packages{os.sep}" in folder else ""
-
-
-def shown_file(name: str) -> str:
-    """A file's name in reports; "" for a library's."""
-    if cell := notebook.cell_of(name):
-        return cell
-    if name.startswith("<") and not name.startswith("<ipython"):
-        return ""
-    path = os.path.realpath(name)
-    if os.path.basename(path).startswith("torch_geometric."):  # code that it generates
-        return ""
-    if (package := _package_that_runs()) and path.startswith(package):
-        return os.path.relpath(path, os.path.dirname(os.path.dirname(package)))
-    if path.startswith(_LIBRARIES) or f"{os.sep}site-packages{os.sep}" in path:
-        return ""
-    short = os.path.relpath(path)
-    return os.path.basename(path) if short.startswith("..") else short
 
 
 def _local(tensor: torch.Tensor) -> torch.Tensor:
