@@ -88,8 +88,8 @@ class Attribution {
     trace::Name first = 0, last = 0;
   };
   trace::Names& names_;
+  mutable std::mutex mutex_;  // guards all members below
   bool calls_are_told_ = false;
-  mutable std::mutex mutex_;                                    // guards all members below
   std::unordered_map<const c10::StorageImpl*, Owners> owners_;  // of parameters and buffers
   std::unordered_map<std::string, trace::Name> modules_;        // by their names
   std::unordered_map<trace::Name, std::string> texts_;          // the same, for other threads
