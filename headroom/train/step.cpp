@@ -31,8 +31,8 @@ Committed Step::run(const Tensors& batch) {
   const detail::Alone alone(state_->runs);
   return state_->run(batch);
 }
-Plan Step::first_plan(std::int64_t rows) const {
-  return state_->first_plan(rows);
+Plan Step::first_plan(std::int64_t rows, std::optional<Bytes> usable) const {
+  return state_->first_plan(rows, usable);
 }
 void Step::set_plan(const Plan& plan) {
   state_->set_plan(plan);

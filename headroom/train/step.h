@@ -109,9 +109,9 @@ class Step {
   // another device until then, if that was allowed.
   Committed run(const Tensors& batch);
 
-  // The plan with which run() would begin a batch of so many rows, of the priced shape, now. Not
-  // after the first step.
-  [[nodiscard]] Plan first_plan(std::int64_t rows) const;
+  // The plan with which run() would begin a batch of so many rows, of the priced shape, if it could
+  // have so much memory: usable() for now. Not after the first step.
+  [[nodiscard]] Plan first_plan(std::int64_t rows, std::optional<Bytes> usable) const;
   // For the next step, which begins with it. Throws UsageError if the objective cannot follow it.
   void set_plan(const Plan& plan);
   // Parts of about three quarters from the next step on, for a batch of so many rows: a neighbour

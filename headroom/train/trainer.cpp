@@ -239,7 +239,7 @@ std::int64_t Trainer::State::evaluation_rows() const {
   if (given || options_.evaluation.micro_batch != 0)
     return given.value_or(options_.evaluation.micro_batch);
   const bool has_trained = training_.steps > training_.resumed_from.value_or(0);
-  const Plan plan = has_trained || rows_ == 0 ? step.plan() : step.first_plan(rows_);
+  const Plan plan = has_trained || rows_ == 0 ? step.plan() : step.first_plan(rows_, step.usable());
   return plan.micro_batch;
 }
 

@@ -116,6 +116,19 @@ TEST(ChosenPlan, TheLeastNeedIsThatOfTheLeastMicroBatchWhereTheLimitIsInTheWay) 
   EXPECT_EQ(allowed->plan.micro_batch, 8);
 }
 
+// Beside other jobs that started at the same moment a training chose its plan for more memory than
+// it then compared the plan with, and called that "does not fit".
+TEST(ChosenPlan, OfAFirstStepFitsIntoTheMemoryThatIsNamed) {
+  const Priced priced({.config = gpt(64, 2, 256), .rows = 32, .length = 64});
+  const auto needed = [&](Bytes usable) {
+    return *priced.step->prices()->needed(priced.step->first_plan(32, usable), {.rows = 32});
+  };
+  const Bytes least = priced.step->least_plan(32)->needed, whole = needed(80_GiB);
+  ASSERT_LT(least, whole);
+  for (Bytes usable = least; usable < whole; usable += Bytes{whole.count / 50})
+    EXPECT_LE(needed(usable), usable);
+}
+
 // ---- Layers that need several rows ----
 
 struct NormedImpl : torch::nn::Module {

@@ -243,8 +243,7 @@ std::optional<Ladder::Move> Step::State::change_before(const Work& work,
   return {};
 }
 
-Plan Step::State::first_plan(std::int64_t rows) const {
-  const auto card = card_of(memory_now());
+Plan Step::State::first_plan(std::int64_t rows, std::optional<Bytes> card) const {
   if (!options_.adapts || !card || plan != options_.plan) return plan;
   return adaptation_->first({.rows = rows}, *card);
 }

@@ -24,7 +24,7 @@ class Step::State {
 
   void prepare(const Tensors& batch);
   Committed run(const Tensors& batch);
-  [[nodiscard]] Plan first_plan(std::int64_t rows) const;
+  [[nodiscard]] Plan first_plan(std::int64_t rows, std::optional<Bytes> card) const;
   [[nodiscard]] std::optional<PricedPlan> least_plan(std::int64_t rows,
                                                      std::optional<std::int64_t> least) const;
   std::optional<Event> shrink(std::int64_t rows);

@@ -11,10 +11,11 @@
 namespace headroom::cli {
 
 PlanAnswer plan_answer(train::Step& step, std::int64_t rows) {
-  PlanAnswer answer{.rows = rows, .plan = step.first_plan(rows), .allowed_by = {}};
+  PlanAnswer answer{.rows = rows, .plan = {}, .free = step.usable(), .allowed_by = {}};
+  // The plan for the same look: another job may take memory meanwhile.
+  answer.plan = step.first_plan(rows, answer.free);
   answer.plan.micro_batch = largest_part(answer.plan, rows);
   answer.why_unpriced = step.why_unpriced();
-  answer.free = step.usable();
   if (step.prices() == nullptr) return answer;
   answer.needed = step.prices()->needed(answer.plan, {.rows = rows});
   answer.fits = !answer.needed || !answer.free || *answer.needed <= *answer.free;
