@@ -216,9 +216,10 @@ std::vector<Key> memory_keys() {
                  "How the loss is computed: with all logits in memory, without, or of N tokens at "
                  "a time.")),
       choice("offload", {"none", "activations"}, "What is kept in host memory during a step."),
-      share(Kind::share_or_bytes, "budget", "0.7",
-            "What parameters, gradients and optimizer states may take of a card: 0.7, 70%, 20GiB. "
-            "A given one refuses a run that takes more."),
+      between(0.001, 1,
+              share(Kind::share_or_bytes, "budget", "0.7",
+                    "What parameters, gradients and optimizer states may take of a card: 0.7, 70%, "
+                    "20GiB. A given one refuses a run that takes more.")),
       {.name = "margin",
        .kind = Kind::share_or_bytes,
        .effect = "What a plan leaves free of the card, if it can: 1GiB, 0.1, 10%. Default: 512MiB "

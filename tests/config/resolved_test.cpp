@@ -180,6 +180,7 @@ TEST(Config, ABudgetIsAShareOrASize) {
   for (const char* wrong :
        {"budget=0", "budget=-1", "budget=1KiB", "budget=110%", "budget=most", "budget="})
     EXPECT_THAT(refusal(wrong), HasSubstr("expected")) << wrong;
+  EXPECT_DOUBLE_EQ(given({"margin=0"}).share_or_bytes("margin").share.value(), 0);
   EXPECT_DOUBLE_EQ(given({"emergency_clean_above=95%"}).number("emergency_clean_above"), 0.95);
 }
 

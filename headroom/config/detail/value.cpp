@@ -100,10 +100,10 @@ std::optional<std::string> share_text(const Key& key, std::string_view text) {
 }
 
 // A bare number above 1 and below 1 MiB is a size without its unit.
-std::optional<std::string> share_or_bytes_text(std::string_view text) {
+std::optional<std::string> share_or_bytes_text(const Key& key, std::string_view text) {
   const auto share = share_of(text);
-  if (share && *share >= 0 && *share <= 1) return plain_number(*share);
-  if (text.ends_with('%') || (share && *share < 0)) return {};
+  if (share && *share >= key.least && *share <= 1) return plain_number(*share);
+  if (text.ends_with('%') || (share && *share < key.least)) return {};
   constexpr Bytes kLeast{1 << 20};  // no part of a card is planned more finely
   if (parse_amount(text, "config") < kLeast) return {};
   return std::string(text);
@@ -184,7 +184,7 @@ std::optional<std::string> scalar_text(const Key& key, std::string_view text) {
     case Kind::share:
       return share_text(key, text);
     case Kind::share_or_bytes:
-      return share_or_bytes_text(text);
+      return share_or_bytes_text(key, text);
     case Kind::choice:
       return choice_text(key, text);
     case Kind::text:
