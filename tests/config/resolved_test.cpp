@@ -177,6 +177,9 @@ TEST(Config, ABudgetIsAShareOrASize) {
   EXPECT_EQ(given({"budget=1048576"}).share_or_bytes("budget").bytes, 1_MiB);
   EXPECT_EQ(refusal("budget=10"),
             "budget: expected a size with its unit, received '10'; try 10GiB");
+  EXPECT_EQ(refusal("budget=0"),
+            "budget: expected a share from 0.001 to 1, or a size of at least 1MiB with its unit, "
+            "received '0'; try 0.7");
   for (const char* wrong :
        {"budget=0", "budget=-1", "budget=1KiB", "budget=110%", "budget=most", "budget="})
     EXPECT_THAT(refusal(wrong), HasSubstr("expected")) << wrong;

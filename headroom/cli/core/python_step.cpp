@@ -24,11 +24,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// HEADROOM_PYTHON alone if set; else the active environment's, the one beside this program, and the
-// first in PATH.
 struct Candidate {
   std::string python, where;
 };
+// HEADROOM_PYTHON alone if set; else the active environment's, the one beside this program, and the
+// first in PATH.
 std::vector<Candidate> pythons() {
   if (const auto named = environment("HEADROOM_PYTHON"); named && !named->empty())
     return {{*named, "HEADROOM_PYTHON"}};

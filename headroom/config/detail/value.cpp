@@ -40,7 +40,7 @@ std::string expected_words(const Key& key) {
     case Kind::share:
       return "a share" + range_words(key);
     case Kind::share_or_bytes:
-      return "a share of at most 1, or a size of at least 1MiB with its unit";
+      return "a share" + range_words(key) + ", or a size of at least 1MiB with its unit";
     case Kind::choice:
       return "one of " + join(key.choices, ", ");
     case Kind::words:
