@@ -1,7 +1,8 @@
 // Images with a class each: photographs in folders, and two published sets of them.
 //
-//   const auto train = data::flowers102("data/flowers102", Split::train, {.side = 224, .augment =
-//   true}); const auto val = data::flowers102("data/flowers102", Split::validation, {.side = 224});
+//   const std::filesystem::path folder = "data/flowers102";
+//   const auto train = data::flowers102(folder, Split::train, {.side = 224, .augment = true});
+//   const auto val = data::flowers102(folder, Split::validation, {.side = 224});
 //   train->example(0, seed);   // {pixels [3, 224, 224] float, class [] int64}
 //
 // Images are JPEG or PNG files, read and decoded when an example is asked for; a PNG's transparency

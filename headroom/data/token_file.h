@@ -1,7 +1,8 @@
 // Texts as numbers: a file of tokens, cut into sequences of equal length.
 //
-//   const auto set = std::make_shared<data::TokenFile>("train.bin", data::TokenOptions{.seq =
-//   512}); set->example(0, 0);   // {tokens [512], labels [512]}, both int64
+//   const data::TokenOptions options{.seq = 512};
+//   const auto set = std::make_shared<data::TokenFile>("train.bin", options);
+//   set->example(0, 0);   // {tokens [512], labels [512]}, both int64
 //
 // train.bin holds the tokens, one after the other, as little-endian numbers of 16 or 32 bits.
 // Beside it may lie
@@ -9,8 +10,7 @@
 //                     "mask_token_id":id};
 //                     without it, tokens are uint16
 //   train.mask.bin    a byte a token: 0 if a model shall not learn to write it, as in the question
-//   of
-//                     a question and its answer
+//                     of a question and its answer
 // `python -m headroom.tokens` writes all three.
 //
 // A model learns to write a token from those before it. A label is the token itself, or -100, which

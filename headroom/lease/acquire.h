@@ -9,8 +9,9 @@
 // one sample.
 //
 //   gpu::Sampler sampler(steady(gpu::make_source(devices)), {.keep_sampling = false});
-//   Acquired got = acquire(directory, sampler, {.need = 10_GiB}, {.timeout = Seconds(3600)},
-//   "a.py"); if (!got.lease) say(got.wait.selection.sentence);
+//   const gpu::WaitOptions patience{.timeout = Seconds(3600)};
+//   Acquired got = acquire(directory, sampler, {.need = 10_GiB}, patience, "a.py");
+//   if (!got.lease) say(got.wait.selection.sentence);
 //
 // Threads: everything happens in the caller's.
 #pragma once

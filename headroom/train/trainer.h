@@ -1,8 +1,10 @@
 // A training run: steps that cannot be lost (step.h), evaluation, checkpoints, and a record of what
 // happened, around any module, loss and loader.
 //
-//   train::Trainer trainer(*net, *optimizer, {.loss = loss_of}, batches, {.epochs = 3, .out =
-//   "run"}); const train::Trained done = trainer.run(); say(done.loss);
+//   train::Trainer trainer(*net, *optimizer, {.loss = loss_of}, batches,
+//                          {.epochs = 3, .out = "run"});
+//   const train::Trained done = trainer.run();
+//   say(done.loss);
 //
 // With `out` the run writes there, and with `resume` it goes on after the newest sound checkpoint,
 // with the same losses. Without one, or without `resume`, it moves an earlier run's files to
