@@ -23,9 +23,19 @@ if(HEADROOM_BUILD_ENGINE)
   endif()
   install(EXPORT headroom-engine NAMESPACE headroom:: DESTINATION "${package_dir}")
 endif()
+# The public headers: none of detail/, and none of the folders that rooms.txt calls private to a room.
+set(inner_folders "")
+file(STRINGS "${PROJECT_SOURCE_DIR}/headroom/rooms.txt" lines REGEX "^inside ")
+foreach(line IN LISTS lines)
+  if(line MATCHES "^inside ([a-z_/]+): *(.*)")
+    set(room "${CMAKE_MATCH_1}")
+    string(REGEX REPLACE " +" "|" folders "${CMAKE_MATCH_2}")
+    list(APPEND inner_folders REGEX "/headroom/${room}/(${folders})$" EXCLUDE)
+  endif()
+endforeach()
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/headroom" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
   FILES_MATCHING PATTERN "*.h" PATTERN "detail" EXCLUDE PATTERN "cli" EXCLUDE
-  PATTERN "python" EXCLUDE)
+  PATTERN "python" EXCLUDE ${inner_folders})
 configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/headroomConfig.cmake.in"
   "${PROJECT_BINARY_DIR}/headroomConfig.cmake" INSTALL_DESTINATION "${package_dir}")
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/headroomConfigVersion.cmake"

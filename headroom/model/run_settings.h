@@ -1,5 +1,6 @@
 // The settings of a model's run, as on the command line. The forecast prices them, the dry run
-// executes them, training will use them; each reports the settings that it does not support.
+// executes them, and `headroom train` trains with them. Each reports the settings that it does not
+// support.
 //
 //   Settings settings;
 //   settings.batch = 4;

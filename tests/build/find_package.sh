@@ -14,6 +14,11 @@ objdump -h "$work"/installed/lib*/libheadroom_core.a > "$work/log"
 if ! grep -q '^CMAKE_BUILD_TYPE:STRING=Debug' "$build/CMakeCache.txt" &&
   grep -q '\.debug_info' "$work/log"; then fail "libheadroom_core.a has debug information"; fi
 
+# Once decoder.h was installed, which belongs to the room alone, and a header that it includes was not.
+(cd "$work/installed/include" && grep -rhoE '^#include "headroom/[^"]+' headroom | cut -d'"' -f2 | sort -u |
+  while read -r header; do [ -e "$header" ] || echo "$header is not installed"; done) > "$work/log"
+if [ -s "$work/log" ]; then fail "installed headers include others"; fi
+
 mkdir "$work/core" "$work/engine" "$work/optional"
 cat > "$work/core/main.cpp" <<'END'
 #include <headroom/base/bytes.h>

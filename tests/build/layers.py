@@ -118,21 +118,23 @@ def wrong_files(includes):
 
 
 def wrong_imports(root):
-    """Imports anywhere in a module, but those for type checkers alone."""
-    folder = root / "headroom/python/headroom"
-    modules = {file.stem: ast.parse(file.read_text()) for file in sorted(folder.glob("*.py"))}
+    """Imports anywhere in a module of the Python package or its sub-packages, also those for type checkers
+    alone: a reader of one module has to read the other, too."""
+    package = root / "headroom/python"
+    files = {}
+    for file in sorted(package.glob("headroom/**/*.py*")):  # and the .pyi of a module in C++
+        name = ".".join(file.relative_to(package).with_suffix("").parts)
+        files[name.removesuffix(".__init__")] = ast.parse(file.read_text())
 
     def imports(tree):
-        for node in ast.iter_child_nodes(tree):
-            if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
-                continue
-            if isinstance(node, ast.ImportFrom) and node.module == "headroom":
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
                 yield from (name.name for name in node.names)
-            elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("headroom."):
-                yield node.module.split(".")[1]
-            yield from imports(node)
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                inner = [f"{node.module}.{name.name}" for name in node.names]
+                yield from (one if one in files else node.module for one in inner)
 
-    graph = {name: {one for one in imports(tree) if one in modules} for name, tree in modules.items()}
+    graph = {name: {one for one in imports(tree) if one in files} - {name} for name, tree in files.items()}
     for circle in circles(graph, 2):
         yield (f"headroom/python/headroom: the modules {circle} import each other in a circle; move what "
                "closes it into a module of its own")
@@ -173,7 +175,8 @@ RIGHT = {
     "headroom/cli/README.md": "\n- `core/`: one.\n- `engine/`: two.\n\n`core/` may include\n`engine/` may include\n",
     "headroom/python/README.md": readme("Python"),
     "headroom/python/headroom/a.py": "from headroom import b\n",
-    "headroom/python/headroom/b.py": "if TYPE_CHECKING:\n    from headroom import a\n",
+    "headroom/python/headroom/b.py": "import os\n",
+    "headroom/python/headroom/part/c.py": "from headroom import b\n",
     "docs/design/layers.md": "<!-- rooms -->\n<!-- end of rooms -->\n",
 }
 
@@ -194,6 +197,8 @@ WRONG = [
     ("attic/a.cpp", "", "headroom/attic: no line"),
     ("gpu/detail/b.h", '#include "headroom/gpu/detail/c.h"', "in a circle"),
     ("python/headroom/b.py", "def f():\n    from headroom.a import x", "import each other in a circle"),
+    ("python/headroom/b.py", "if TYPE_CHECKING:\n    from headroom import a", "import each other in a circle"),
+    ("python/headroom/b.py", "import headroom.part.c", "import each other in a circle"),
     ("gpu/c.h", "", "does not name c.h"),
     ("gpu/README.md", "`sentence.h`", "names sentence.h, which does not exist"),
     ("gpu/README.md", "May include all.", "expected one line that begins with"),

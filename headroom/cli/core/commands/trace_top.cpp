@@ -196,7 +196,7 @@ void add_trace_top(Registry& registry, CLI::App* group) {
       ->capture_default_str();
   command->add_option(
       "--by", options->by,
-      "One table only: size, module, line, operation or category (default: all that are\nknown)");
+      "One table only: size, module, line, operation or category (default: all that are known)");
   command->add_option("--rows", options->rows, "Rows of each table")
       ->capture_default_str()
       ->check(CLI::Range(1, 1'000'000));

@@ -1,7 +1,7 @@
 """A rehearsal: a training script that `headroom rehearse` started runs, unchanged, on simulated cards.
 
 `site/sitecustomize.py` calls start() when the script has imported torch. `watch.py` sees its models and
-steps, `lines.py` names its files, `harmless.py` keeps its files as they are, `launchers.py` understands torchrun and its kin, and
+steps, `lines.py` names its files, `user_files.py` keeps its files as they are, `launchers.py` understands torchrun and its kin, and
 `report.py` writes what came out."""
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from torch import nn
 
 from headroom.masquerade.foreign import after_import
 from headroom.rehearsal import placeholder
-from headroom.rehearsal.harmless import Harmless
+from headroom.rehearsal.user_files import UserFiles
 
 LARGE = 1 << 16  # elements; smaller ones are made as always
 
@@ -39,12 +39,12 @@ def _take_fresh_memory() -> None:
         mallopt(_MMAP_MAX, 1 << 30)
 
 
-def install(harmless: Harmless) -> None:
+def install(files: UserFiles) -> None:
     _take_fresh_memory()
     _initialisation()
     _conversions()
     _storages()
-    after_import("safetensors", lambda module: setattr(module, "safe_open", _opener(harmless, module.safe_open)))
+    after_import("safetensors", lambda module: setattr(module, "safe_open", _opener(files, module.safe_open)))
 
 
 def _skipping(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -173,11 +173,11 @@ class _Header:
         return self.get_slice(name)[...]
 
 
-def _opener(harmless: Harmless, real: Any) -> Callable[..., Any]:
+def _opener(files: UserFiles, real: Any) -> Callable[..., Any]:
     @functools.wraps(real)
     def safe_open(filename: Union[str, os.PathLike[str]], framework: str = "pt", device: Any = "cpu",
                   **more: Any) -> Any:
-        path = harmless.read(filename)
+        path = files.read(filename)
         if framework not in ("pt", "torch", "pytorch"):
             return real(path, framework, device, **more)
         return _Header(path, device)

@@ -6,14 +6,13 @@ import contextlib
 import io
 import os
 import pickle
-from typing import TYPE_CHECKING, Any, Iterator, Optional
+from typing import Any, Iterator, Optional
 
 import torch
 
 from headroom.masquerade.foreign import after_import, say_once
+from headroom.rehearsal.user_files import UserFiles
 
-if TYPE_CHECKING:
-    from headroom.rehearsal.harmless import Harmless
 
 MAGIC = b"headroom rehearsal: a checkpoint without its data\n"
 
@@ -90,36 +89,36 @@ def loaded(file: Any, map_location: Any = None) -> Any:
         _map_location = None
 
 
-def install(harmless: Harmless) -> None:
+def install(files: UserFiles) -> None:
     save, load = torch.save, torch.load
 
     def save_description(obj: Any, f: Any, *arguments: Any, **more: Any) -> None:
         say_once("checkpoints are not written")
         if hasattr(f, "write"):
-            if harmless._computes:
+            if files.computes:
                 return save(obj, f, *arguments, **more)
             f.write(described(obj))
             return None
-        path = harmless.checkpoint(f)
-        if harmless._computes:
+        path = files.checkpoint(f)
+        if files.computes:
             return save(obj, path, *arguments, **more)
-        with harmless._open(path, "wb") as file:
+        with files.open(path, "wb") as file:
             file.write(described(obj))
         return None
 
     def load_description(f: Any, map_location: Any = None, *arguments: Any, **more: Any) -> Any:
-        with _opened(harmless, f) as file:
+        with _opened(files, f) as file:
             if file is not None and is_one(file):
                 return loaded(file, map_location)
         if isinstance(f, (str, os.PathLike)):
-            f = harmless.read(f)
-            if not harmless._computes and more.get("mmap") is None and _is_zip(f):
+            f = files.read(f)
+            if not files.computes and more.get("mmap") is None and _is_zip(f):
                 more["mmap"] = True  # only what is used is read
         return load(f, map_location, *arguments, **more)
 
     torch.save = torch.serialization.save = save_description
     torch.load = torch.serialization.load = load_description
-    after_import("safetensors.torch", lambda module: _of_safetensors(harmless, module))
+    after_import("safetensors.torch", lambda module: _of_safetensors(files, module))
 
 
 def _is_zip(path: str) -> bool:
@@ -128,34 +127,34 @@ def _is_zip(path: str) -> bool:
 
 
 @contextlib.contextmanager
-def _opened(harmless: Harmless, f: Any) -> Iterator[Optional[Any]]:
+def _opened(files: UserFiles, f: Any) -> Iterator[Optional[Any]]:
     if not isinstance(f, (str, os.PathLike)):
         yield f
         return
-    path = harmless.read(f)
+    path = files.read(f)
     if not os.path.isfile(path):
         yield None
         return
-    with harmless._open(path, "rb") as file:
+    with files.open(path, "rb") as file:
         yield file
 
 
-def _of_safetensors(harmless: Harmless, module: Any) -> None:
+def _of_safetensors(files: UserFiles, module: Any) -> None:
     save_file, load_file = module.save_file, module.load_file
 
     def save_description(tensors: Any, filename: Any, *arguments: Any, **more: Any) -> None:
         say_once("checkpoints are not written")
-        path = harmless.checkpoint(filename)
-        if harmless._computes:
+        path = files.checkpoint(filename)
+        if files.computes:
             return save_file(tensors, path, *arguments, **more)
-        with harmless._open(path, "wb") as file:
+        with files.open(path, "wb") as file:
             file.write(described(dict(tensors)))
         return None
 
     def load_description(filename: Any, device: Any = "cpu", **more: Any) -> Any:
-        with _opened(harmless, filename) as file:
+        with _opened(files, filename) as file:
             if file is not None and is_one(file):
                 return loaded(file, device)
-        return load_file(harmless.read(filename), device, **more)
+        return load_file(files.read(filename), device, **more)
 
     module.save_file, module.load_file = save_description, load_description

@@ -15,9 +15,10 @@ import torch
 from headroom.errors import UsageError
 from headroom.masquerade import AsCuda, as_cuda
 from headroom.masquerade.foreign import say_once
-from headroom.rehearsal import hollow, launchers, missing, notebook, report
-from headroom.rehearsal.harmless import Harmless
+from headroom.rehearsal import hollow, launchers, missing, notebook, offline, placeholder, report
 from headroom.rehearsal.orders import Orders
+from headroom.rehearsal.renames import Renames
+from headroom.rehearsal.user_files import UserFiles
 from headroom.rehearsal.watch import Watch
 
 
@@ -35,9 +36,14 @@ class Process:
         self.as_cuda: AsCuda = as_cuda(orders.gpus, orders.mode, rules=orders.rules,
                                        settings=orders.settings, assume=orders.assume,
                                        pretend_ranks=not orders.all_ranks)
-        self.harmless = Harmless(orders)
+        self.files = UserFiles(orders)
+        if not orders.keep_writes:
+            Renames(self.files)
+            self.files.guard()
+            placeholder.install(self.files)
+            offline.install()
         if orders.mode == "shape-only":
-            hollow.install(self.harmless)
+            hollow.install(self.files)
             missing.install()
         self.watch = Watch(self.as_cuda.box, orders.steps, self.begin, self.stop, orders.change)
         self.written = False
@@ -60,7 +66,7 @@ class Process:
 
     def note(self, what: str) -> None:
         if os.getpid() == self.pid:  # no forked child
-            self.harmless._open(os.path.join(self.orders.folder, f"{self.pid}.{what}"), "w").close()
+            self.files.open(os.path.join(self.orders.folder, f"{self.pid}.{what}"), "w").close()
 
     def begin(self) -> None:
         """With the first step. The command waits for the report of each process that has begun."""
@@ -86,7 +92,7 @@ class Process:
         self.ended.set()
         error: Optional[BaseException] = getattr(sys, "last_value", None)
         if self.watch.began or self.watch.used() or error is not None:
-            report.write(self.orders, self.as_cuda.box, self.watch, self.harmless, error)
+            report.write(self.orders, self.as_cuda.box, self.watch, self.files, error)
 
     def on_sigterm(self, *signalled: Any) -> NoReturn:
         """So that a report is written. A forked child ends as it would without this."""

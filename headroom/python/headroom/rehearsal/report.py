@@ -14,7 +14,7 @@ from headroom.rehearsal.orders import Orders
 from headroom.simulation import Simulation
 
 if TYPE_CHECKING:
-    from headroom.rehearsal.harmless import Harmless
+    from headroom.rehearsal.user_files import UserFiles
     from headroom.rehearsal.watch import Watch
 
 
@@ -32,7 +32,7 @@ def _lived() -> tuple[float, float]:
     return ticks / os.sysconf("SC_CLK_TCK"), time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-def write(orders: Orders, box: Simulation, watch: Watch, harmless: Harmless,
+def write(orders: Orders, box: Simulation, watch: Watch, files: UserFiles,
           error: Optional[BaseException]) -> None:
     if not watch.began:
         watch.know()  # a script that failed before has its models still
@@ -47,7 +47,7 @@ def write(orders: Orders, box: Simulation, watch: Watch, harmless: Harmless,
         "change_made": watch.change.made,
         "parameters": watch.parameters, "trainable_parameters": watch.trainable,
         "ooms_met": sum(torch.cuda.memory_stats(card.index)["num_ooms"] for card in box),
-        "not_written": harmless.not_written(), "stood_in": missing.stood_in(), "notes": _notes(watch),
+        "not_written": files.not_written(), "stood_in": missing.stood_in(), "notes": _notes(watch),
         "cards": [{"index": card.index, "used": card._card.requests > 0, "report": report.document()}
                   for card, report in reports]}
     base = os.path.join(orders.folder, f"process-{document['rank']:06d}-{os.getpid()}")

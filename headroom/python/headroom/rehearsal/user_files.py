@@ -20,7 +20,6 @@ import threading
 from typing import Any, Callable, Optional
 
 from headroom.masquerade.foreign import say_once
-from headroom.rehearsal import offline, placeholder, renames
 from headroom.rehearsal.orders import Orders
 
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_TRUNC | os.O_APPEND | os.O_CREAT
@@ -29,7 +28,7 @@ _WRITES = os.O_WRONLY | os.O_RDWR | os.O_TRUNC | os.O_APPEND | os.O_CREAT
 _resolving = threading.local()  # while a path is resolved, which looks at its parts
 
 
-def _path(given: Any) -> Optional[str]:
+def path_of(given: Any) -> Optional[str]:
     """The one name of a file: absolute, without links on the way to it. None for a descriptor."""
     if isinstance(given, int):
         return None
@@ -48,7 +47,7 @@ def _resolved(path: str) -> str:
         _resolving.now = False
 
 
-class Harmless:
+class UserFiles:
     def __init__(self, orders: Orders) -> None:
         self._scratch = os.path.join(orders.folder, f"scratch-{os.getpid()}")
         # By all processes: "f PATH", "d PATH", and "l PATH" for a new name of what was there.
@@ -60,16 +59,14 @@ class Harmless:
         self._skipped: list[str] = []
         self._removed: set[str] = set()  # what the script takes for removed
         self._stat, self._lstat = os.stat, os.lstat
-        self._computes = orders.mode == "compute"
-        self._open = builtins.open
-        if orders.keep_writes:
-            return
+        self.computes = orders.mode == "compute"
+        self.open = builtins.open
+
+    def guard(self) -> None:
+        """From now on files are opened, removed and listed as this module says."""
         self._guard_files()
-        renames.Renames(self, _path)
         self._guard_removals()
         self._hide_removed()
-        placeholder.install(self)
-        offline.install()
 
     def not_written(self) -> list[str]:
         return [os.path.relpath(one) for one in self._skipped]
@@ -78,13 +75,13 @@ class Harmless:
 
     def note(self, kind: str, path: str) -> None:
         self._created[path] = kind
-        with self._open(self._log, "a", encoding="utf-8", errors="surrogateescape") as log:
+        with self.open(self._log, "a", encoding="utf-8", errors="surrogateescape") as log:
             log.write(f"{kind} {path}\n")
 
     def _is_new(self, path: str) -> bool:
         """True for what a process of this rehearsal has made."""
         if path not in self._created and os.path.exists(self._log):
-            with self._open(self._log, encoding="utf-8", errors="surrogateescape") as log:
+            with self.open(self._log, encoding="utf-8", errors="surrogateescape") as log:
                 log.seek(self._read)
                 self._created.update((line.rstrip("\n")[2:], line[0]) for line in iter(log.readline, ""))
                 self._read = log.tell()
@@ -135,10 +132,10 @@ class Harmless:
     def divert(self, path: str, keeps: bool = False) -> str:
         copy, before = self.new_copy(path), self.diverted.get(path, path)
         if keeps and not self.is_removed(path) and self._is_file(before):
-            with self._open(before, "rb") as old, self._open(copy, "wb") as new:
+            with self.open(before, "rb") as old, self.open(copy, "wb") as new:
                 shutil.copyfileobj(old, new)
         else:
-            self._open(copy, "wb").close()
+            self.open(copy, "wb").close()
         self.lead(path, copy)
         return copy
 
@@ -165,20 +162,20 @@ class Harmless:
 
     def read(self, file: Any) -> str:
         """Where the contents of a file are that the script reads."""
-        path = _path(file) or ""
+        path = path_of(file) or ""
         return self.diverted.get(path, path)
 
     def checkpoint(self, file: Any) -> str:
         """As written(). In compute mode no checkpoint gets into the user's folders."""
-        path = _path(file) or ""
-        return self.divert(path) if self._computes and path not in self.diverted else self.written(path)
+        path = path_of(file) or ""
+        return self.divert(path) if self.computes and path not in self.diverted else self.written(path)
 
     def _guard_files(self) -> None:
         real_open, real_os_open = builtins.open, os.open
 
         @functools.wraps(real_open)
         def open(file: Any, mode: str = "r", *arguments: Any, **more: Any) -> Any:
-            path = _path(file)
+            path = path_of(file)
             if path is None or not isinstance(mode, str):
                 return real_open(file, mode, *arguments, **more)
             if "x" in mode and os.path.lexists(path):
@@ -191,7 +188,7 @@ class Harmless:
 
         @functools.wraps(real_os_open)
         def os_open(path: Any, flags: int, mode: int = 0o777, *, dir_fd: Optional[int] = None) -> int:
-            full = _path(path) if dir_fd is None else None
+            full = path_of(path) if dir_fd is None else None
             if full is None or (flags & os.O_EXCL and os.path.lexists(full)):
                 return real_os_open(path, flags, mode, dir_fd=dir_fd)
             to = self.written(full, keeps=not flags & os.O_TRUNC) \
@@ -222,7 +219,7 @@ class Harmless:
         def removing(real: Callable[..., Any]) -> Callable[..., Any]:
             @functools.wraps(real)
             def remove(path: Any, *arguments: Any, **more: Any) -> Any:
-                full = _path(path) if more.get("dir_fd") is None else None
+                full = path_of(path) if more.get("dir_fd") is None else None
                 if full is None or not self.was_there(full):
                     self.diverted.pop(full or "", None)
                     return real(path, *arguments, **more)
@@ -233,14 +230,14 @@ class Harmless:
 
         def truncating(real: Callable[..., Any]) -> Callable[..., Any]:
             def truncate(path: Any, length: int) -> None:
-                full = _path(path)
+                full = path_of(path)
                 real(path if full is None else self.written(full, keeps=True), length)
             return truncate
 
         def changing(real: Callable[..., Any]) -> Callable[..., Any]:
             @functools.wraps(real)
             def change(path: Any, *arguments: Any, **more: Any) -> Any:
-                full = _path(path) if more.get("dir_fd") is None else None
+                full = path_of(path) if more.get("dir_fd") is None else None
                 if full is not None and (self.was_there(full) or self._leads_to_what_was_there(full)):
                     return self.skip(full)
                 return real(path, *arguments, **more)
@@ -250,7 +247,7 @@ class Harmless:
             @functools.wraps(real)
             def link(source: Any, target: Any, *arguments: Any, **more: Any) -> Any:
                 real(source, target, *arguments, **more)
-                if (full := _path(target)) is not None:
+                if (full := path_of(target)) is not None:
                     self.note("f", full)
             return link
 
@@ -276,7 +273,7 @@ class Harmless:
             def look(path: Any, *arguments: Any, **more: Any) -> Any:
                 if (self._removed or self.diverted) and more.get("dir_fd") is None and \
                         not getattr(_resolving, "now", False):
-                    full = _path(path)
+                    full = path_of(path)
                     if full is not None and self.is_removed(full):
                         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
                     path = self.diverted.get(full or "", path)
@@ -287,15 +284,15 @@ class Harmless:
             @functools.wraps(real)
             def names(path: Any = ".") -> Any:
                 found = real(path)
-                full = _path(path) if self._removed else None
+                full = path_of(path) if self._removed else None
                 return found if full is None else [
                     one for one in found if not self.is_removed(os.path.join(full, os.fsdecode(one)))]
             return names
 
         class Entries:
-            def __init__(self, harmless: Harmless, path: Any) -> None:
+            def __init__(self, files: UserFiles, path: Any) -> None:
                 self._real = real_scandir(path)
-                self._harmless, self._folder = harmless, _path(path)
+                self._files, self._folder = files, path_of(path)
 
             def __iter__(self) -> Any:
                 return self
@@ -303,7 +300,7 @@ class Harmless:
             def __next__(self) -> Any:
                 while True:
                     entry = next(self._real)
-                    if self._folder is None or not self._harmless.is_removed(
+                    if self._folder is None or not self._files.is_removed(
                             os.path.join(self._folder, os.fsdecode(entry.name))):
                         return entry
 
