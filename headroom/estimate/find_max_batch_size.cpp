@@ -215,7 +215,7 @@ MaxBatch by_dry_run(const UserModule& user_module, c10::Device device, const Bou
                     const MaxBatchOptions& options) {
   if (device.type() == at::kPrivateUse1)
     return dry_on_its_card(user_module, device, bounds, options);
-  const gpu::SimulatedCard card = card_like(device);
+  const gpu::SimulatedCard card = dryrun::card_like(device);
   if (!sim::needs_child()) return by_copy(user_module, card, bounds, options);
   try {
     return dry_in_child(user_module, card, bounds, options);

@@ -119,7 +119,7 @@ Settings with(const Settings& settings, Over over, std::int64_t size) {
 FitResult fit(const model::NamedModel& model, const Settings& settings,
               const gpu::SimulatedCard& card, const FitOptions& options) {
   check(model.config, settings, options);
-  const auto step_of = [&](std::int64_t size) -> MakeSubject {
+  const auto step_of = [&](std::int64_t size) -> dryrun::MakeSubject {
     return [&model, of = with(settings, options.over, size)](c10::Device device) {
       return training_step(model.config, of, device).subject;
     };

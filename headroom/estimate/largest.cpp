@@ -7,7 +7,7 @@
 #include <string>
 
 #include "headroom/base/error.h"
-#include "headroom/estimate/request_predictor.h"
+#include "headroom/dryrun/request_predictor.h"
 
 namespace headroom::estimate {
 namespace {
@@ -28,7 +28,7 @@ Bytes share_of(Bytes whole, double share) {
 
 class Search {
  public:
-  Search(const Bounds& bounds, const std::function<MakeSubject(Size)>& step_of,
+  Search(const Bounds& bounds, const std::function<dryrun::MakeSubject(Size)>& step_of,
          const gpu::SimulatedCard& card, int steps, const dryrun::CardOptions& options)
       : bounds_(bounds),
         step_of_(step_of),
@@ -62,10 +62,11 @@ class Search {
   [[nodiscard]] Size first() const { return within(bounds_.first, bounds_.at_least, most()); }
 
   void probe(Size size) {
-    StepRun run = run_steps(card_, step_of_(size), steps_, options_);
+    dryrun::StepRun run = dryrun::run_steps(card_, step_of_(size), steps_, options_);
     empty_card_ = run.card_at_start;
     const bool fits = run.fits;
-    if (!fits) run = run_steps(without_limit(card_), step_of_(size), steps_, options_);
+    if (!fits)
+      run = dryrun::run_steps(dryrun::without_limit(card_), step_of_(size), steps_, options_);
     probes_.push_back({.size = size, .fits = fits, .peak_reserved = run.peak_reserved});
     result_[size] = fits;
     if (probes_.size() == 1) lasting_ = run.lasting + run.gradients;
@@ -186,11 +187,11 @@ class Search {
   }
 
   const Bounds bounds_;
-  const std::function<MakeSubject(Size)>& step_of_;
+  const std::function<dryrun::MakeSubject(Size)>& step_of_;
   const gpu::SimulatedCard card_;
   const int steps_;
   const dryrun::CardOptions options_;
-  RequestPredictor predictor_;
+  dryrun::RequestPredictor predictor_;
   std::optional<allocator::CachingAllocator> empty_card_;
   Bytes lasting_;
   std::vector<Probe> probes_;
@@ -219,7 +220,7 @@ void check(const Bounds& bounds, const Margin& margin, const char* function) {
         expectation(function, "a margin of 0 bytes or more", to_string(*margin.bytes), "2GiB"));
 }
 
-Largest find_largest(const Bounds& bounds, const std::function<MakeSubject(Size)>& step_of,
+Largest find_largest(const Bounds& bounds, const std::function<dryrun::MakeSubject(Size)>& step_of,
                      const gpu::SimulatedCard& card, const Margin& margin, int steps,
                      const dryrun::CardOptions& options) {
   check(bounds, margin);

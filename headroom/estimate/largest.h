@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "headroom/base/bytes.h"
-#include "headroom/estimate/step_run.h"
+#include "headroom/dryrun/step_run.h"
 
 namespace headroom::estimate {
 
@@ -47,7 +47,7 @@ struct Bounds {
   std::int64_t at_least = 1;
   std::optional<std::int64_t> at_most = {};
   std::int64_t first = 2;  // tried first, if within the bounds
-  Growth growth = {};
+  dryrun::Growth growth = {};
 };
 
 struct Largest {
@@ -73,7 +73,7 @@ void check(const Bounds& bounds, const Margin& margin, const char* function = "f
 
 // Throws the exceptions of `check` and of the step.
 [[nodiscard]] Largest find_largest(const Bounds& bounds,
-                                   const std::function<MakeSubject(std::int64_t)>& step_of,
+                                   const std::function<dryrun::MakeSubject(std::int64_t)>& step_of,
                                    const gpu::SimulatedCard& card, const Margin& margin = {},
                                    int steps = 2, const dryrun::CardOptions& options = {});
 

@@ -5,7 +5,7 @@
 
 #include <utility>
 
-#include "headroom/estimate/step_run.h"
+#include "headroom/dryrun/step_run.h"
 #include "headroom/estimate/training_step.h"
 #include "headroom/memory/profiler.h"
 #include "headroom/model/positions.h"
@@ -42,7 +42,7 @@ TrainingProfile profile_steps(const gpu::SimulatedCard& card,
     found.profile = profile_on(card, make, steps, options);
   } catch (const c10::OutOfMemoryError&) {
     found.fits = false;
-    found.profile = profile_on(without_limit(card), make, steps, options);
+    found.profile = profile_on(dryrun::without_limit(card), make, steps, options);
   }
   return found;
 }

@@ -99,7 +99,8 @@ std::shared_ptr<Module> made_on(c10::Device device, const MakeModule& make_one) 
   }
 }
 
-MakeSubject copy_on(const UserModule& user_module, const Optimizer* optimizer, std::int64_t rows) {
+dryrun::MakeSubject copy_on(const UserModule& user_module, const Optimizer* optimizer,
+                            std::int64_t rows) {
   return [&user_module, optimizer, rows](c10::Device device) {
     const std::shared_ptr<Module> model = copy_of(user_module, device);
     model->train();

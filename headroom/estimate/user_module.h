@@ -20,7 +20,7 @@
 #include <utility>
 #include <vector>
 
-#include "headroom/estimate/step_run.h"
+#include "headroom/dryrun/step_run.h"
 #include "headroom/libtorch/modules.h"
 
 namespace headroom::estimate::detail {
@@ -46,8 +46,9 @@ void step(torch::nn::Module& model, torch::optim::Optimizer& optimizer, const Lo
 // The model without data, for a process that must not use its device; null if there is no model.
 [[nodiscard]] std::shared_ptr<torch::nn::Module> shapes_of(const UserModule& user_module);
 // Makes the steps of a copy on the device passed to the result.
-[[nodiscard]] MakeSubject copy_on(const UserModule& user_module,
-                                  const torch::optim::Optimizer* optimizer, std::int64_t rows);
+[[nodiscard]] dryrun::MakeSubject copy_on(const UserModule& user_module,
+                                          const torch::optim::Optimizer* optimizer,
+                                          std::int64_t rows);
 
 void put_on(at::Tensor& tensor, c10::Device device);
 template <typename Batch>

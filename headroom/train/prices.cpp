@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "headroom/estimate/step_run.h"
+#include "headroom/dryrun/step_run.h"
 
 namespace headroom::train {
 

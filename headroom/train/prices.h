@@ -1,5 +1,5 @@
 // What a step needs of a card's memory under each plan. Known before the first step: dry runs of a
-// few plans and micro-batches give the requests to the allocator (estimate/step_run.h), and those
+// few plans and micro-batches give the requests to the allocator (dryrun/step_run.h), and those
 // predict all other micro-batches. A real process cannot predict any more once it has run backward,
 // so a run keeps them.
 //
@@ -20,7 +20,7 @@
 
 #include "headroom/allocator/settings.h"
 #include "headroom/base/bytes.h"
-#include "headroom/estimate/request_predictor.h"
+#include "headroom/dryrun/request_predictor.h"
 #include "headroom/train/plan.h"
 
 namespace headroom::train {
@@ -35,7 +35,7 @@ struct Work {
 struct PricedRun {
   Plan plan;
   std::int64_t rows = 0;  // of the batch
-  estimate::Requests requests;
+  dryrun::Requests requests;
 };
 
 class Prices {
@@ -59,13 +59,13 @@ class Prices {
  private:
   using Form = std::tuple<bool, bool, bool>;  // checkpointing, fused loss, offload
   struct Need {
-    estimate::CardBounds bounds;
+    dryrun::CardBounds bounds;
     std::optional<Bytes> exact;  // once it was asked for
   };
   // A step whose batch runs at once, and a step in parts, which holds gradients during the second
   // forward pass.
   struct Level {
-    estimate::RequestPredictor whole{{}}, parts{{}};
+    dryrun::RequestPredictor whole{{}}, parts{{}};
     std::int64_t whole_rows = 0;
     // By the allocator's settings, whether it runs at once, and the size.
     mutable std::map<std::tuple<std::string, bool, std::int64_t>, Need> needs;
@@ -74,7 +74,7 @@ class Prices {
     const Level* level = nullptr;
     bool whole = false;
     std::int64_t size = 0;
-    [[nodiscard]] const estimate::RequestPredictor& predictor() const {
+    [[nodiscard]] const dryrun::RequestPredictor& predictor() const {
       return whole ? level->whole : level->parts;
     }
   };

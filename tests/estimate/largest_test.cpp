@@ -20,9 +20,9 @@ using ::testing::Field;
 using ::testing::SizeIs;
 
 // A step that takes so many bytes at once, beside what stays.
-std::function<MakeSubject(std::int64_t)> steps_of(
+std::function<dryrun::MakeSubject(std::int64_t)> steps_of(
     const std::function<std::vector<Bytes>(std::int64_t)>& bytes_of, Bytes stays = 20_MiB) {
-  return [bytes_of, stays](std::int64_t size) -> MakeSubject {
+  return [bytes_of, stays](std::int64_t size) -> dryrun::MakeSubject {
     return [bytes_of, stays, size](c10::Device device) {
       const auto take = [device](Bytes bytes) {
         return torch::empty({bytes.count}, torch::device(device).dtype(torch::kByte));
@@ -53,7 +53,7 @@ TEST(FindLargest, MatchesTheByteCountOfALinearLayerWithSgd) {
   // of the output 8; the output is gone when its gradient, as large, is made. Each part is a
   // segment of its own, and the loss lies in one of 2 MiB: 130 + 16 n MiB in all. 16 GiB = 16384
   // MiB, so n = (16384 - 130) / 16 = 1015, and 14 MiB are left.
-  const auto step_of = [](std::int64_t rows) -> MakeSubject {
+  const auto step_of = [](std::int64_t rows) -> dryrun::MakeSubject {
     return [rows](c10::Device device) {
       const auto net = libtorch::on(device, [] {
         return std::make_shared<torch::nn::LinearImpl>(
@@ -157,7 +157,7 @@ TEST(FindLargest, RefusesBoundsAndMarginsThatMakeNoSense) {
 }
 
 TEST(FindLargest, PassesOnExceptionsOfAStep) {
-  const auto step_of = [](std::int64_t) -> MakeSubject {
+  const auto step_of = [](std::int64_t) -> dryrun::MakeSubject {
     return [](c10::Device) -> dryrun::Subject { throw UsageError("no such size"); };
   };
   EXPECT_THROW(static_cast<void>(find_largest({}, step_of, card_of(1_GiB))), UsageError);

@@ -8,8 +8,8 @@
 #include "headroom/base/file.h"
 #include "headroom/base/json.h"
 #include "headroom/dryrun/dry_run.h"
+#include "headroom/dryrun/step_run.h"
 #include "headroom/estimate/estimate.h"
-#include "headroom/estimate/step_run.h"
 
 namespace headroom::estimate {
 namespace {

@@ -12,8 +12,8 @@
 
 #include "headroom/base/text.h"
 #include "headroom/dryrun/dry_run.h"
+#include "headroom/dryrun/step_run.h"
 #include "headroom/estimate/estimate.h"
-#include "headroom/estimate/step_run.h"
 #include "headroom/estimate/training_step.h"
 #include "headroom/memory/device_memory.h"
 #include "headroom/memory/memory_statistics.h"
@@ -81,7 +81,7 @@ Json to_json(const Memory& memory) {
 
 Memory predicted(const model::NamedModel& model, const Settings& settings,
                  const gpu::SimulatedCard& card) {
-  const auto estimate = estimate::estimate_memory(model, settings, estimate::without_limit(card));
+  const auto estimate = estimate::estimate_memory(model, settings, dryrun::without_limit(card));
   const trace::Peak& peak = estimate.report.peak;
   Memory memory{peak.allocated, peak.reserved, {}};
   if (!card.profile.empty()) memory.process = peak.process;

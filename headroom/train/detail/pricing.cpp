@@ -12,7 +12,7 @@
 
 #include "headroom/allocator/settings.h"
 #include "headroom/base/file.h"
-#include "headroom/estimate/step_run.h"
+#include "headroom/dryrun/step_run.h"
 #include "headroom/libtorch/random_state.h"
 #include "headroom/sim/child.h"
 #include "headroom/sim/simulate.h"
@@ -70,7 +70,7 @@ Tensors without_devices(const Tensors& batch) {
 
 // The requests of two steps, from those of one after its mark. The second begins with what the
 // first left in the allocator's cache; it does not make again what stays.
-estimate::Requests with_another_step(estimate::Requests requests) {
+dryrun::Requests with_another_step(dryrun::Requests requests) {
   using Kind = allocator::Operation::Kind;
   const auto mark = std::find_if(requests.begin(), requests.end(), [](const auto& request) {
     return request.kind == Kind::reset_peaks;
@@ -101,9 +101,9 @@ struct DryRuns {
   std::string answer = {};
   std::int64_t fewest_rows = 1;
 
-  [[nodiscard]] estimate::Requests run(const Plan& plan, std::int64_t rows) const {
+  [[nodiscard]] dryrun::Requests run(const Plan& plan, std::int64_t rows) const {
     const Tensors some = some_rows(batch, {0, rows});
-    const estimate::MakeSubject make = [&](c10::Device device) {
+    const dryrun::MakeSubject make = [&](c10::Device device) {
       transaction.start_anew_on(device);
       return dryrun::Subject{.step = [&, device] {
         StandIns stand_ins(device);
@@ -113,7 +113,7 @@ struct DryRuns {
         transaction.optimizer().zero_grad();
       }};
     };
-    return estimate::run_steps(card, make, 1, options).requests;
+    return dryrun::run_steps(card, make, 1, options).requests;
   }
   void add(const Plan& plan, std::int64_t rows) {
     put(answer, PricedRun{plan, rows, with_another_step(run(plan, rows))});
@@ -158,8 +158,7 @@ allocator::Settings settings_of(c10::Device device) {
 
 Prices priced(Transaction& transaction, const Tensors& batch, const Plan& plan,
               const LadderOptions& options) {
-  const gpu::SimulatedCard card =
-      estimate::without_limit(estimate::card_like(transaction.device()));
+  const gpu::SimulatedCard card = dryrun::without_limit(dryrun::card_like(transaction.device()));
   const allocator::Settings settings = settings_of(transaction.device());
   const std::int64_t rows = rows_in(batch);
   const std::string answer = sim::in_child([&] {

@@ -18,10 +18,10 @@
 #include "headroom/dryrun/dry_run.h"
 #include "headroom/gpu/simulated.h"
 
-namespace headroom::estimate {
+namespace headroom::dryrun {
 
 // Makes model, optimizer and batch on a device, and the step to run.
-using MakeSubject = std::function<dryrun::Subject(c10::Device)>;
+using MakeSubject = std::function<Subject(c10::Device)>;
 
 // Requests to an allocator in order. Two runs of one program at two sizes mostly make the same
 // requests in the same order, with different bytes.
@@ -39,7 +39,7 @@ struct StepRun {
 // Runs `make`, then `steps` steps, on a shape-only card that enforces its capacity. Throws the
 // exceptions of both, except the card's own out-of-memory error.
 [[nodiscard]] StepRun run_steps(const gpu::SimulatedCard& card, const MakeSubject& make, int steps,
-                                const dryrun::CardOptions& options);
+                                const CardOptions& options);
 
 // Growth of the bytes of requests with the size.
 struct Growth {
@@ -75,4 +75,4 @@ struct CardBounds {
 [[nodiscard]] Bytes smallest_card(const Requests& requests,
                                   const allocator::CachingAllocator& card);
 
-}  // namespace headroom::estimate
+}  // namespace headroom::dryrun

@@ -1,4 +1,4 @@
-#include "headroom/estimate/request_predictor.h"
+#include "headroom/dryrun/request_predictor.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 #include <unordered_map>
 #include <utility>
 
-namespace headroom::estimate {
+namespace headroom::dryrun {
 namespace {
 
 using allocator::CachingAllocator;
@@ -212,4 +212,4 @@ std::optional<CardBounds> RequestPredictor::bounds(std::int64_t size,
   return CardBounds{line, line};
 }
 
-}  // namespace headroom::estimate
+}  // namespace headroom::dryrun

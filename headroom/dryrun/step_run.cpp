@@ -1,4 +1,4 @@
-#include "headroom/estimate/step_run.h"
+#include "headroom/dryrun/step_run.h"
 
 #include <ATen/core/Tensor.h>
 #include <c10/util/Exception.h>
@@ -14,7 +14,7 @@
 #include "headroom/sim/observer.h"
 #include "headroom/sim/simulate.h"
 
-namespace headroom::estimate {
+namespace headroom::dryrun {
 namespace {
 
 using allocator::CachingAllocator;
@@ -82,7 +82,7 @@ class RequestLog final : public sim::Observer {
   std::atomic<bool> touched_{false};
 };
 
-Bytes gradients_of(const dryrun::Subject& subject) {
+Bytes gradients_of(const Subject& subject) {
   std::int64_t bytes = 0;
   std::unordered_set<const c10::TensorImpl*> seen;  // modules may share a parameter
   for (const auto& [name, parameter] : subject.parameters)
@@ -94,7 +94,7 @@ Bytes gradients_of(const dryrun::Subject& subject) {
 }  // namespace
 
 StepRun run_steps(const gpu::SimulatedCard& on, const MakeSubject& make, int steps,
-                  const dryrun::CardOptions& options) {
+                  const CardOptions& options) {
   sim::check_alone("find_largest");
   const sim::Simulation simulation =
       sim::simulate(gpu::SimulatedBox{.cards = {on}, .name = {}},
@@ -109,14 +109,14 @@ StepRun run_steps(const gpu::SimulatedCard& on, const MakeSubject& make, int ste
               .lasting = {},
               .gradients = {},
               .card_at_start = card.fork()};
-  dryrun::Subject subject;
+  Subject subject;
   RequestLog log(card);
   try {
     subject = make(simulation.device(0));
     run.gradients = gradients_of(subject);
     log.reset_peaks();
     for (int step = 0; step < steps; ++step) subject.step();
-    if (!log.touched()) dryrun::refuse_step_elsewhere("find_max_batch_size", card, subject);
+    if (!log.touched()) refuse_step_elsewhere("find_max_batch_size", card, subject);
   } catch (const c10::OutOfMemoryError&) {
     if (card.statistics().num_ooms == 0) throw;
     run.fits = false;
@@ -187,4 +187,4 @@ Bytes smallest_card(const Requests& requests, const CachingAllocator& card) {
   return enough;
 }
 
-}  // namespace headroom::estimate
+}  // namespace headroom::dryrun

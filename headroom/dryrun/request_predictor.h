@@ -18,9 +18,9 @@
 #include <optional>
 #include <vector>
 
-#include "headroom/estimate/step_run.h"
+#include "headroom/dryrun/step_run.h"
 
-namespace headroom::estimate {
+namespace headroom::dryrun {
 
 class RequestPredictor {
  public:
@@ -70,4 +70,4 @@ class RequestPredictor {
   mutable std::map<std::pair<std::int64_t, std::int64_t>, bool> explains_;
 };
 
-}  // namespace headroom::estimate
+}  // namespace headroom::dryrun
