@@ -16,7 +16,7 @@
 #include "headroom/data/detail/order.h"
 #include "headroom/data/detail/random.h"
 #include "headroom/data/detail/tensors.h"
-#include "headroom/no_cuda/load.h"
+#include "headroom/cuda/load.h"
 
 namespace headroom::data {
 namespace {

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "headroom/memory/device_memory.h"
-#include "headroom/no_cuda/load.h"
+#include "headroom/cuda/load.h"
 
 namespace headroom::memory {
 namespace {

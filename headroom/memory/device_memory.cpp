@@ -13,7 +13,7 @@
 #include "headroom/base/error.h"
 #include "headroom/libtorch/operator_names.h"
 #include "headroom/memory/detail/cpu_memory.h"
-#include "headroom/no_cuda/load.h"
+#include "headroom/cuda/load.h"
 
 namespace headroom::memory {
 namespace {

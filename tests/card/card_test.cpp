@@ -22,7 +22,7 @@
 #include "headroom/memory/history.h"
 #include "headroom/memory/memory_statistics.h"
 #include "headroom/memory/scope.h"
-#include "headroom/no_cuda/load.h"
+#include "headroom/cuda/load.h"
 #include "headroom/oom/classify.h"
 #include "headroom/optim/optimizer.h"
 #include "headroom/sim/simulate.h"

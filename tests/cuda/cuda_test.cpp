@@ -20,7 +20,7 @@
 #include "headroom/memory/history.h"
 #include "headroom/memory/memory_statistics.h"
 #include "headroom/memory/scope.h"
-#include "headroom/no_cuda/load.h"
+#include "headroom/cuda/load.h"
 
 namespace c10::cuda::_internal {
 C10_CUDA_API void setHasPrimaryContext(bool (*func)(DeviceIndex));

@@ -6,8 +6,8 @@
 #include <gtest/gtest.h>
 
 #include "headroom/base/error.h"
-#include "headroom/no_cuda/absence.h"
-#include "headroom/no_cuda/load.h"
+#include "headroom/cuda/absence.h"
+#include "headroom/cuda/load.h"
 
 namespace headroom {
 namespace {

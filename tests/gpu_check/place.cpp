@@ -9,7 +9,7 @@
 #include "headroom/gpu/nvml.h"
 #include "headroom/gpu/profile.h"
 #include "headroom/gpu/sampler.h"
-#include "headroom/no_cuda/load.h"
+#include "headroom/cuda/load.h"
 
 namespace headroom::gpu_check {
 

@@ -8,7 +8,7 @@
 #include "headroom/cli/core/complaint.h"
 #include "headroom/cli/core/terminal.h"
 #include "headroom/cli/engine/commands.h"
-#include "headroom/no_cuda/load.h"
+#include "headroom/cuda/load.h"
 
 // Dry runs need no CUDA, and loading LibTorch's CUDA part costs a second; training loads it.
 const bool headroom_without_cuda = true;

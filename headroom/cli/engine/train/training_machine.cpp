@@ -7,7 +7,7 @@
 #include "headroom/base/host_memory.h"
 #include "headroom/gpu/devices.h"
 #include "headroom/gpu/sampler.h"
-#include "headroom/no_cuda/load.h"
+#include "headroom/cuda/load.h"
 
 namespace headroom::cli {
 

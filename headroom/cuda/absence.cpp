@@ -1,4 +1,4 @@
-#include "headroom/no_cuda/absence.h"
+#include "headroom/cuda/absence.h"
 
 #include <mutex>
 

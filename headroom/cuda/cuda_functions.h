@@ -3,7 +3,7 @@
 // libheadroom.so, reports that there are none. Callers have one code path without #ifdef, and the
 // build is the same everywhere.
 //
-//   const CudaFunctions& cuda = cuda_functions();   // headroom/no_cuda/load.h
+//   const CudaFunctions& cuda = cuda_functions();   // headroom/cuda/load.h
 //   if (cuda.device_count() == 0) say(cuda.why_absent());
 //
 // Devices are LibTorch's numbers (of cuda:N), not nvidia-smi's. Only memory_info and synchronize

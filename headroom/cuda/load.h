@@ -19,7 +19,7 @@
 
 #include <filesystem>
 
-#include "headroom/no_cuda/cuda_functions.h"
+#include "headroom/cuda/cuda_functions.h"
 
 extern "C" {
 extern const bool headroom_without_cuda;  // for programs to define, not to read

@@ -1,4 +1,4 @@
-#include "headroom/no_cuda/load.h"
+#include "headroom/cuda/load.h"
 
 #include <ATen/Context.h>
 #include <dlfcn.h>
@@ -8,7 +8,7 @@
 #include <mutex>
 #include <string_view>
 
-#include "headroom/no_cuda/absence.h"
+#include "headroom/cuda/absence.h"
 
 #pragma weak headroom_without_cuda
 

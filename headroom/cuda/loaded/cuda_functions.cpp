@@ -1,4 +1,4 @@
-#include "headroom/no_cuda/cuda_functions.h"
+#include "headroom/cuda/cuda_functions.h"
 
 #include <ATen/core/CachingHostAllocator.h>
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -10,7 +10,7 @@
 #include <mutex>
 
 #include "headroom/base/error.h"
-#include "headroom/cuda/recording.h"
+#include "headroom/cuda/loaded/recording.h"
 
 namespace headroom::cuda {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "headroom/no_cuda/cuda_functions.h"
+#include "headroom/cuda/cuda_functions.h"
 
 namespace headroom::no_cuda {
 

@@ -1,4 +1,4 @@
-#include "headroom/cuda/recording.h"
+#include "headroom/cuda/loaded/recording.h"
 
 #include <c10/cuda/CUDACachingAllocator.h>
 
