@@ -76,7 +76,7 @@ class Trials {
     try {
       train(rows);
     } catch (...) {
-      if (!oom::is_out_of_memory(libtorch::judge(std::current_exception()))) throw;
+      if (!libtorch::is_out_of_memory(std::current_exception())) throw;
       probe.fits = false;
     }
     probe.peak_reserved = scope.use().peak_reserved;

@@ -86,4 +86,8 @@ Judgement judge(const std::exception_ptr& failure) {
   return oom::classify({.text = text});
 }
 
+bool is_out_of_memory(const std::exception_ptr& failure) {
+  return oom::is_out_of_memory(judge(failure));
+}
+
 }  // namespace headroom::libtorch

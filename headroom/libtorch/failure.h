@@ -3,7 +3,7 @@
 //   try {
 //     step();
 //   } catch (...) {
-//     if (!oom::is_out_of_memory(libtorch::judge(std::current_exception()))) throw;
+//     if (!libtorch::is_out_of_memory(std::current_exception())) throw;
 //     try_with_less();
 //   }
 //
@@ -20,5 +20,6 @@
 namespace headroom::libtorch {
 
 [[nodiscard]] oom::Judgement judge(const std::exception_ptr& failure);
+[[nodiscard]] bool is_out_of_memory(const std::exception_ptr& failure);
 
 }  // namespace headroom::libtorch

@@ -296,7 +296,7 @@ bool Offload::Store::try_to_move_in(Parked& one) {
     move_in(one);
     return true;
   } catch (...) {
-    if (!oom::is_out_of_memory(libtorch::judge(std::current_exception()))) throw;
+    if (!libtorch::is_out_of_memory(std::current_exception())) throw;
     return false;
   }
 }

@@ -19,10 +19,6 @@ namespace headroom::train {
 
 namespace {
 
-bool is_memory(const std::exception_ptr& failure) {
-  return oom::is_out_of_memory(libtorch::judge(failure));
-}
-
 }  // namespace
 
 StepOptions Trainer::State::heard(TrainerOptions& options, State& state) {
@@ -150,7 +146,7 @@ Tensors Trainer::State::next_batch() {
   try {
     return batches_.next();
   } catch (...) {
-    if (!is_memory(std::current_exception())) throw;
+    if (!libtorch::is_out_of_memory(std::current_exception())) throw;
   }
   memory::clear_gpu_memory();
   if (batches_.go_to) batches_.go_to(position_);
@@ -255,7 +251,7 @@ Evaluated Trainer::State::evaluate() {
 void Trainer::State::save_what_is_left() {
   const std::exception_ptr failure = std::current_exception();
   try {
-    if (is_memory(failure)) say_memory("out of memory, and no plan is left");
+    if (libtorch::is_out_of_memory(failure)) say_memory("out of memory, and no plan is left");
     save_at_the_end();
   } catch (const std::exception& error) {
     const auto* const ours = dynamic_cast<const Error*>(&error);

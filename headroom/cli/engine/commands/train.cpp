@@ -44,10 +44,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool is_memory(const std::exception_ptr& failure) {
-  return oom::is_out_of_memory(libtorch::judge(failure));
-}
-
 // Batch systems send it before they end a job.
 std::atomic<bool> save_is_asked{false};
 
@@ -334,7 +330,7 @@ void Run::note(const train::Event& event) {
 
 void Run::explain(const std::exception_ptr& failure) {
   view_.end();
-  if (!is_memory(failure)) return;
+  if (!libtorch::is_out_of_memory(failure)) return;
   train::Step& step = trainer_->step();
   const train::Failure* const last = step.last_failure();
   if (last == nullptr) return;
@@ -380,7 +376,7 @@ ExitCode Run::train() {
   } catch (...) {
     const std::exception_ptr failure = std::current_exception();
     explain(failure);
-    if (!is_memory(failure)) throw;
+    if (!libtorch::is_out_of_memory(failure)) throw;
     if (interrupt_.happened()) return interrupt_.exit_code();  // while it waited for memory
     tell_of_failure();
     const std::int64_t steps = trainer_->step().steps();
