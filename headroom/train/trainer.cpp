@@ -17,10 +17,6 @@
 
 namespace headroom::train {
 
-namespace {
-
-}  // namespace
-
 StepOptions Trainer::State::heard(TrainerOptions& options, State& state) {
   StepOptions step = options.step;
   step.on_event = [&state, others = step.on_event](const Event& event) {
