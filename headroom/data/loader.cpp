@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "headroom/base/error.h"
+#include "headroom/cuda/load.h"
 #include "headroom/data/detail/order.h"
 #include "headroom/data/detail/random.h"
 #include "headroom/data/detail/tensors.h"
-#include "headroom/cuda/load.h"
 
 namespace headroom::data {
 namespace {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <set>
 
-#include "headroom/memory/device_memory.h"
 #include "headroom/cuda/load.h"
+#include "headroom/memory/device_memory.h"
 
 namespace headroom::memory {
 namespace {

@@ -11,9 +11,9 @@
 #include <string>
 
 #include "headroom/base/error.h"
+#include "headroom/cuda/load.h"
 #include "headroom/libtorch/operator_names.h"
 #include "headroom/memory/detail/cpu_memory.h"
-#include "headroom/cuda/load.h"
 
 namespace headroom::memory {
 namespace {

@@ -140,12 +140,12 @@ void TraceWriter::File::append_names(std::string& raw) {
     if (text.size() > detail::kLongestName || name_bytes_ > detail::kMostNameBytes ||
         names_written_ >= detail::kMostNames)
       throw UsageError(expectation("trace", "fewer and shorter names", detail::shown(text)));
-    detail::append_varint(texts, text.size());
+    append_varint(texts, text.size());
     texts += text;
     ++names_written_;
   }
-  detail::append_varint(raw, first);
-  detail::append_varint(raw, names_written_ - first);
+  append_varint(raw, first);
+  append_varint(raw, names_written_ - first);
   raw += texts;
 }
 

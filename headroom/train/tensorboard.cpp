@@ -11,6 +11,7 @@
 #include "headroom/base/error.h"
 #include "headroom/base/file.h"
 #include "headroom/base/time.h"
+#include "headroom/base/varint.h"
 
 namespace headroom::train {
 namespace {
@@ -29,11 +30,10 @@ std::string little_endian(Unsigned number) {
   return bytes;
 }
 
-// Seven bits a byte, the lowest first; the eighth bit says that more follow.
 std::string varint(std::uint64_t number) {
   std::string bytes;
-  for (; number >= 0x80; number >>= 7) bytes += static_cast<char>(number | 0x80);
-  return bytes + static_cast<char>(number);
+  append_varint(bytes, number);
+  return bytes;
 }
 
 std::string field(std::uint64_t number, WireForm form, const std::string& value) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "headroom/cuda/load.h"
 #include "headroom/dryrun/dry_run.h"
 #include "headroom/gpu/catalogue.h"
 #include "headroom/gpu/holders.h"
@@ -22,7 +23,6 @@
 #include "headroom/memory/history.h"
 #include "headroom/memory/memory_statistics.h"
 #include "headroom/memory/scope.h"
-#include "headroom/cuda/load.h"
 #include "headroom/oom/classify.h"
 #include "headroom/optim/optimizer.h"
 #include "headroom/sim/simulate.h"

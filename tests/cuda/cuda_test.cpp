@@ -16,11 +16,11 @@
 
 #include "headroom/base/error.h"
 #include "headroom/base/file.h"
+#include "headroom/cuda/load.h"
 #include "headroom/memory/clear.h"
 #include "headroom/memory/history.h"
 #include "headroom/memory/memory_statistics.h"
 #include "headroom/memory/scope.h"
-#include "headroom/cuda/load.h"
 
 namespace c10::cuda::_internal {
 C10_CUDA_API void setHasPrimaryContext(bool (*func)(DeviceIndex));

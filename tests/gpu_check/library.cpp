@@ -4,10 +4,10 @@
 
 #include <unistd.h>
 
+#include "headroom/cuda/load.h"
 #include "headroom/gpu/machine.h"
 #include "headroom/memory/clear.h"
 #include "headroom/memory/memory_statistics.h"
-#include "headroom/cuda/load.h"
 #include "tests/gpu_check/check.h"
 
 namespace headroom::gpu_check {

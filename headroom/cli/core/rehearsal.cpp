@@ -17,8 +17,8 @@
 #include "headroom/base/text.h"
 #include "headroom/cli/core/python_step.h"
 #include "headroom/gpu/simulated_json.h"
+#include "headroom/page/page.h"
 #include "headroom/trace/export.h"
-#include "headroom/trace/page.h"
 
 namespace headroom::cli {
 namespace {
@@ -234,7 +234,7 @@ void export_events(const RehearsalOrders& orders, const fs::path& events) {
   }
   if (!orders.html.empty()) {
     const auto reader = trace::open_trace(events);
-    (void)trace::export_page(orders.html, *reader, {}, {.title = join(orders.command, " ")});
+    (void)page::export_page(orders.html, *reader, {}, {.title = join(orders.command, " ")});
   }
 }
 

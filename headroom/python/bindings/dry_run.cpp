@@ -11,10 +11,10 @@
 #include "headroom/estimate/largest.h"
 #include "headroom/estimate/profile_training.h"
 #include "headroom/gpu/simulated_json.h"
+#include "headroom/page/page.h"
 #include "headroom/python/bindings/engine_module.h"
 #include "headroom/python/bindings/json_text.h"
 #include "headroom/sim/simulate.h"
-#include "headroom/trace/page.h"
 
 namespace headroom::python {
 namespace {
@@ -139,16 +139,16 @@ void add_dry_run(py::module_& module) {
            [](const Report& report, const std::string& title, std::vector<std::string> notes,
               const Facts& facts, std::int64_t most_bytes) {
              const auto trace = trace::read_trace(report, {.facts = facts});
-             return trace::page_of(
-                 trace::timeline_of(*trace),
+             return page::page_of(
+                 page::timeline_of(*trace),
                  {.title = title, .notes = std::move(notes), .most_bytes = Bytes{most_bytes}});
            })
       .def("write_page",
            [](const Report& report, const std::string& path, const std::string& title,
               std::vector<std::string> notes, const Facts& facts) {
              const auto trace = trace::read_trace(report, {.facts = facts});
-             trace::write_page(path, trace::timeline_of(*trace),
-                               {.title = title, .notes = std::move(notes)});
+             page::write_page(path, page::timeline_of(*trace),
+                              {.title = title, .notes = std::move(notes)});
            })
       .def_property_readonly("has_trace",
                              [](const Report& report) { return report.trace != nullptr; });

@@ -66,11 +66,6 @@ std::optional<PartHeader> part_header_of(std::string_view bytes) {
                     .events = number_at<std::uint32_t>(bytes, 12)};
 }
 
-void append_varint(std::string& to, std::uint64_t value) {
-  std::array<char, kLongestVarint> bytes;  // NOLINT: put_varint fills the bytes that are used
-  to.append(bytes.data(), put_varint(bytes.data(), value));
-}
-
 bool Cursor::take_long(std::uint64_t& value) {
   value = 0;
   for (unsigned shift = 0; shift < 64 && at_ != end_; shift += 7) {

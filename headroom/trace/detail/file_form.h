@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "headroom/base/varint.h"
 #include "headroom/trace/detail/fault.h"
 
 namespace headroom::trace::detail {
@@ -62,24 +63,6 @@ enum class Column : std::uint8_t {
   phase,
   line,
 };
-
-// Maps signed numbers to unsigned ones so that numbers near 0 stay small.
-constexpr std::uint64_t zigzag(std::uint64_t difference) {
-  return (difference << 1U) ^ (difference >> 63U != 0 ? ~std::uint64_t{0} : 0);
-}
-constexpr std::uint64_t unzigzag(std::uint64_t value) {
-  return (value >> 1U) ^ ((value & 1U) != 0 ? ~std::uint64_t{0} : 0);
-}
-
-inline constexpr std::size_t kLongestVarint = 10;
-
-// Writes seven bits a byte, lowest first. `to` needs room for kLongestVarint bytes.
-inline char* put_varint(char* to, std::uint64_t value) {
-  for (; value >= 0x80; value >>= 7U) *to++ = static_cast<char>(value | 0x80U);
-  *to++ = static_cast<char>(value);
-  return to;
-}
-void append_varint(std::string& to, std::uint64_t value);
 
 // Reads the bytes of a part, number by number.
 class Cursor {

@@ -9,14 +9,14 @@
 #include "headroom/base/text.h"
 #include "headroom/cli/core/commands/trace.h"
 #include "headroom/cli/core/output_files.h"
-#include "headroom/trace/diff.h"
-#include "headroom/trace/page.h"
+#include "headroom/page/diff.h"
+#include "headroom/page/page.h"
 
 namespace headroom::cli {
 namespace {
 
-using trace::Difference;
-using trace::Timeline;
+using page::Difference;
+using page::Timeline;
 
 struct TraceDiffOptions {
   std::string a, b, out;
@@ -39,7 +39,7 @@ Timeline timeline_from(const std::string& path, int device, const Interrupt& int
   TraceProgress progress(file.name());
   replay.progress = [&](const trace::Reader& at) { progress.show(at); };
   const auto reader = trace::open_trace(path);
-  Timeline timeline = timeline_of(*reader, replay);
+  Timeline timeline = page::timeline_of(*reader, replay);
   progress.clear();
   if (timeline.events == 0 && !interrupt.happened())
     throw InputError("expected a trace with events in " + file.name() + ", received none");
@@ -47,22 +47,22 @@ Timeline timeline_from(const std::string& path, int device, const Interrupt& int
   return timeline;
 }
 
-std::string peak_line(const char* letter, const trace::ComparedPeak& peak) {
-  const std::string where = trace::moment_of(peak);
+std::string peak_line(const char* letter, const page::ComparedPeak& peak) {
+  const std::string where = page::moment_of(peak);
   return fmt::format("{}  {}: peak {}{}\n", letter, without_controls(peak.name),
                      to_string(peak.allocated), where.empty() ? "" : " in " + where);
 }
 
 std::string parts_table(const TraceDiffOptions& options, const Difference& difference,
                         const Terminal& terminal) {
-  std::vector<trace::FoldedPart> parts;
+  std::vector<page::FoldedPart> parts;
   if (options.all_modules)
-    for (const trace::DifferentPart& part : difference.parts) parts.push_back({part});
+    for (const page::DifferentPart& part : difference.parts) parts.push_back({part});
   else
     parts = folded(difference.parts);
   std::vector<std::vector<std::string>> rows;
   Bytes rest = difference.peak();
-  for (const trace::FoldedPart& folded : parts) {
+  for (const page::FoldedPart& folded : parts) {
     if (rows.size() == static_cast<std::size_t>(options.rows)) break;
     const auto& part = folded.part;
     rest -= part.b - part.a;
@@ -83,7 +83,7 @@ std::string steps_table(const Difference& difference, const Terminal& terminal) 
   const auto size = [](const std::optional<Bytes>& bytes) {
     return bytes ? to_string(*bytes) : "-";
   };
-  for (const trace::ComparedStep& step : difference.steps)
+  for (const page::ComparedStep& step : difference.steps)
     rows.push_back({step.step == 0 ? "before 1" : std::to_string(step.step), size(step.a),
                     size(step.b), step.a && step.b ? with_sign(*step.b - *step.a) : ""});
   return table(">step|>peak of A|>peak of B|>difference", rows, terminal);
@@ -113,9 +113,9 @@ ExitCode run_trace_diff(const TraceDiffOptions& options) {
   const Difference difference =
       difference_of(a, b, {.name_a = options.a, .name_b = options.b, .step = options.step});
   if (!options.out.empty())
-    trace::write_page(options.out, a, b, difference, {.title = options.a + " and " + options.b});
+    page::write_page(options.out, a, b, difference, {.title = options.a + " and " + options.b});
   if (options.json) {
-    print(to_line(trace::to_json(difference)) + "\n");
+    print(to_line(to_json(difference)) + "\n");
     return kOk;
   }
   print(text(options, difference, standard_output()));

@@ -14,9 +14,9 @@
 #include "headroom/cli/core/commands/trace.h"
 #include "headroom/cli/core/interruptible_input.h"
 #include "headroom/cli/core/output_files.h"
+#include "headroom/page/page.h"
 #include "headroom/trace/export.h"
 #include "headroom/trace/input.h"
-#include "headroom/trace/page.h"
 #include "headroom/trace/what_if.h"
 
 namespace headroom::cli {
@@ -145,7 +145,7 @@ ExitCode run_chrome(const TraceExportOptions& options) {
 ExitCode run_report(const TraceExportOptions& options) {
   const auto write = [](const fs::path& path, trace::Reader& reader,
                         const trace::ReplayOptions& replay) {
-    return trace::export_page(path, reader, replay, {.title = replay.operations.name});
+    return page::export_page(path, reader, replay, {.title = replay.operations.name});
   };
   return run_trace_export(options, {write, "tensors", "open the file in a browser"});
 }

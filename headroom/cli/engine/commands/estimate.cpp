@@ -13,7 +13,7 @@
 #include "headroom/estimate/advice.h"
 #include "headroom/estimate/estimate.h"
 #include "headroom/model/stored_precision.h"
-#include "headroom/trace/page.h"
+#include "headroom/page/page.h"
 
 namespace headroom::cli {
 namespace {

@@ -5,9 +5,9 @@
 
 #include "headroom/base/error.h"
 #include "headroom/base/host_memory.h"
+#include "headroom/cuda/load.h"
 #include "headroom/gpu/devices.h"
 #include "headroom/gpu/sampler.h"
-#include "headroom/cuda/load.h"
 
 namespace headroom::cli {
 

@@ -11,12 +11,12 @@
 #include "headroom/cli/core/output_files.h"
 #include "headroom/cli/engine/request.h"
 #include "headroom/memory/memory_statistics.h"
+#include "headroom/page/page.h"
+#include "headroom/page/timeline.h"
 #include "headroom/sim/tensor.h"
 #include "headroom/trace/export.h"
 #include "headroom/trace/file_writer.h"
 #include "headroom/trace/memory_reader.h"
-#include "headroom/trace/page.h"
-#include "headroom/trace/timeline.h"
 
 namespace headroom::cli {
 namespace {
@@ -45,8 +45,8 @@ std::string module_of(const std::string& parameter) {
 // known.
 void categorise_by_life(std::vector<trace::Event>& events, const trace::Names& names,
                         const trace::About& about) {
-  const trace::Timeline timeline = timeline_of(*trace::read_events(events, names, about));
-  for (const trace::TensorLife& tensor : timeline.tensors) {
+  const page::Timeline timeline = timeline_of(*trace::read_events(events, names, about));
+  for (const page::TensorLife& tensor : timeline.tensors) {
     trace::Event& made = events[timeline.event_numbers[tensor.born]];
     const trace::Category category = timeline.origins[tensor.origin].category;
     if (made.kind == trace::Kind::alloc && made.category == trace::Category::unknown &&
@@ -168,7 +168,7 @@ void TrainingRecord::write(const std::vector<std::string>& notes, bool survived)
   }
   if (!snapshot_.empty()) trace::export_snapshot(snapshot_, *read());
   if (!html_.empty())
-    trace::export_page(html_, *read(), {}, {.title = title_, .notes = notes, .survived = survived});
+    page::export_page(html_, *read(), {}, {.title = title_, .notes = notes, .survived = survived});
   tell_of_outputs("train", {trace_, snapshot_, html_});
 }
 

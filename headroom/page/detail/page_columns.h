@@ -17,13 +17,13 @@
 #include <string>
 #include <string_view>
 
-#include "headroom/trace/timeline.h"
+#include "headroom/page/timeline.h"
 
-namespace headroom::trace::detail {
+namespace headroom::page::detail {
 
 [[nodiscard]] std::string page_columns(const Timeline& timeline);
 
 [[nodiscard]] std::string base64(std::string_view bytes);
 [[nodiscard]] std::string gzipped(std::string_view bytes);
 
-}  // namespace headroom::trace::detail
+}  // namespace headroom::page::detail

@@ -4,9 +4,9 @@
 //   const Timeline thin = thinned(timeline, {.instants = 100'000});
 #pragma once
 
-#include "headroom/trace/timeline.h"
+#include "headroom/page/timeline.h"
 
-namespace headroom::trace {
+namespace headroom::page {
 
 struct Thinning {
   // About so many stay: of each stretch the first, the lowest, the highest in `allocated` and in
@@ -22,4 +22,4 @@ inline constexpr std::size_t kRefusalsKept = 500;
 
 [[nodiscard]] Timeline thinned(const Timeline& timeline, const Thinning& thinning);
 
-}  // namespace headroom::trace
+}  // namespace headroom::page

@@ -1,4 +1,4 @@
-#include "headroom/trace/timeline.h"
+#include "headroom/page/timeline.h"
 
 #include <algorithm>
 #include <iterator>
@@ -6,10 +6,10 @@
 #include <unordered_map>
 
 #include "headroom/base/error.h"
-#include "headroom/trace/detail/category_by_life.h"
-#include "headroom/trace/detail/segment_builder.h"
+#include "headroom/page/detail/category_by_life.h"
+#include "headroom/page/detail/segment_builder.h"
 
-namespace headroom::trace {
+namespace headroom::page {
 namespace {
 
 using allocator::AllocatorEvent;
@@ -33,11 +33,11 @@ void lasts_from(std::vector<std::pair<Instant, Value>>& runs, Instant instant, V
   if (runs.empty() || runs.back().second != value) runs.emplace_back(instant, value);
 }
 
-class TimelineFollower final : public Follower {
+class TimelineFollower final : public trace::Follower {
  public:
   explicit TimelineFollower(Timeline& timeline) : timeline_(timeline) {}
 
-  void before(const Event& event, std::uint64_t number) override {
+  void before(const trace::Event& event, std::uint64_t number) override {
     cause_ = event;
     number_ = number;
     changed_ = false;
@@ -60,14 +60,14 @@ class TimelineFollower final : public Follower {
     }
   }
 
-  void after(const Event& event, const CachingAllocator& card) override {
-    if (event.kind == Kind::oom)
+  void after(const trace::Event& event, const CachingAllocator& card) override {
+    if (event.kind == trace::Kind::oom)
       refuse({.asked = event.bytes, .free = free_on_card(event.address), .recorded = true});
-    if (event.kind == Kind::mark) marks_.emplace_back(next_instant(), event.operation);
+    if (event.kind == trace::Kind::mark) marks_.emplace_back(next_instant(), event.operation);
     if (changed_) add_instant(event, card.statistics());
   }
 
-  void finish(const Names& names) {
+  void finish(const trace::Names& names) {
     for (const auto& [instant, name] : marks_)
       timeline_.marks.emplace_back(instant, std::string(names.text(name)));
     timeline_.tensors.shrink_to_fit();
@@ -110,7 +110,7 @@ class TimelineFollower final : public Follower {
     live_.erase(found);
   }
 
-  std::uint32_t origin_of(const Event& event) {
+  std::uint32_t origin_of(const trace::Event& event) {
     const Origin origin{event.category, event.module, event.operation, event.line};
     const auto [found, is_new] =
         origins_.try_emplace(origin, static_cast<std::uint32_t>(timeline_.origins.size()));
@@ -124,9 +124,9 @@ class TimelineFollower final : public Follower {
     timeline_.refusals.push_back(refusal);
   }
 
-  void mark(const Event& event) { marks_.emplace_back(next_instant(), event.operation); }
+  void mark(const trace::Event& event) { marks_.emplace_back(next_instant(), event.operation); }
 
-  void add_instant(const Event& event, const allocator::Statistics& now) {
+  void add_instant(const trace::Event& event, const allocator::Statistics& now) {
     if (timeline_.instants() == kMostInstants)
       throw InputError("report", "the trace has more than 4 billion events");
     const Instant instant = next_instant();
@@ -143,21 +143,21 @@ class TimelineFollower final : public Follower {
   }
 
   Timeline& timeline_;
-  Event cause_;
+  trace::Event cause_;
   std::uint64_t number_ = 0;
   bool changed_ = false;
   std::unordered_map<std::uint64_t, std::uint32_t> live_;  // by address: index of the tensor
   std::unordered_map<Origin, std::uint32_t, OriginHash> origins_;
-  std::vector<std::pair<Instant, Name>> marks_;  // their texts are known at the end
+  std::vector<std::pair<Instant, trace::Name>> marks_;  // their texts are known at the end
   detail::SegmentBuilder segments_;
 };
 
 bool tells_phases(const Timeline& timeline) {
-  const auto has = [&](Phase phase) {
+  const auto has = [&](trace::Phase phase) {
     return std::any_of(timeline.phases.begin(), timeline.phases.end(),
                        [=](const auto& run) { return run.second == phase; });
   };
-  return has(Phase::forward) && has(Phase::backward);
+  return has(trace::Phase::forward) && has(trace::Phase::backward);
 }
 
 void add_categories(Timeline& timeline) {
@@ -165,7 +165,7 @@ void add_categories(Timeline& timeline) {
   std::unordered_map<Origin, std::uint32_t, OriginHash> numbers;
   for (TensorLife& tensor : timeline.tensors) {
     Origin origin = timeline.origins[tensor.origin];
-    if (origin.category == Category::unknown)
+    if (origin.category == trace::Category::unknown)
       origin.category = detail::category_by_life(timeline, tensor);
     const auto [found, is_new] =
         numbers.try_emplace(origin, static_cast<std::uint32_t>(origins.size()));
@@ -184,15 +184,15 @@ Value last_run(const std::vector<std::pair<Instant, Value>>& runs, Instant insta
 
 }  // namespace
 
-Timeline timeline_of(Reader& trace, const ReplayOptions& options) {
+Timeline timeline_of(trace::Reader& trace, const trace::ReplayOptions& options) {
   Timeline timeline;
-  ReplayOptions followed = options;
-  if (const About& about = trace.about();
+  trace::ReplayOptions followed = options;
+  if (const trace::About& about = trace.about();
       followed.setup.capacity == allocator::kUnlimited && about.is_within_capacity)
     followed.setup.capacity = about.capacity.value_or(allocator::kUnlimited);
   TimelineFollower follower(timeline);
   followed.follower = &follower;
-  Replay replayed = replay(trace, followed);
+  trace::Replay replayed = trace::replay(trace, followed);
   timeline.about = trace.about();
   timeline.names = trace.names();
   timeline.device = replayed.noticed.device;
@@ -223,7 +223,7 @@ std::optional<Instant> peak_of_step(const Timeline& timeline, std::uint32_t step
   return peak;
 }
 
-Phase phase_at(const Timeline& timeline, Instant instant) {
+trace::Phase phase_at(const Timeline& timeline, Instant instant) {
   return last_run(timeline.phases, instant);
 }
 
@@ -231,4 +231,4 @@ std::uint32_t step_at(const Timeline& timeline, Instant instant) {
   return last_run(timeline.steps, instant);
 }
 
-}  // namespace headroom::trace
+}  // namespace headroom::page

@@ -1,4 +1,4 @@
-#include "headroom/trace/diff.h"
+#include "headroom/page/diff.h"
 
 #include <algorithm>
 #include <array>
@@ -10,7 +10,7 @@
 
 #include "headroom/base/error.h"
 
-namespace headroom::trace {
+namespace headroom::page {
 namespace {
 
 constexpr std::string_view kRounding = "rounding";
@@ -19,7 +19,7 @@ constexpr std::string_view kRounding = "rounding";
 struct Both {
   Bytes a, b;
 };
-using Key = std::tuple<Phase, std::string, std::string>;
+using Key = std::tuple<trace::Phase, std::string, std::string>;
 using Parts = std::map<Key, Both>;
 
 std::string module_of(const Timeline& timeline, const Origin& origin) {
@@ -31,7 +31,7 @@ void add(Parts& parts, const Timeline& timeline, Instant instant, Bytes Both::*s
   for (const std::uint32_t index : living_at(timeline, instant)) {
     const TensorLife& tensor = timeline.tensors[index];
     const Origin& origin = timeline.origins[tensor.origin];
-    const Phase phase = phase_at(timeline, tensor.born);
+    const trace::Phase phase = phase_at(timeline, tensor.born);
     const std::string module = module_of(timeline, origin);
     parts[{phase, module, plural(origin.category)}].*side += tensor.bytes;
     if (tensor.block != tensor.bytes)
@@ -199,15 +199,15 @@ std::string without_numbers(const std::string& module) {
 
 }  // namespace
 
-std::string plural(Category category) {
+std::string plural(trace::Category category) {
   switch (category) {
-    case Category::parameter:
-    case Category::buffer:
-    case Category::input:
-    case Category::gradient:
-    case Category::activation:
+    case trace::Category::parameter:
+    case trace::Category::buffer:
+    case trace::Category::input:
+    case trace::Category::gradient:
+    case trace::Category::activation:
       return std::string(to_string(category)) + "s";
-    case Category::temporary:
+    case trace::Category::temporary:
       return "temporaries";
     default:
       return std::string(to_string(category));
@@ -215,7 +215,7 @@ std::string plural(Category category) {
 }
 
 std::string moment_of(const ComparedPeak& peak) {
-  std::string text = peak.phase == Phase::unknown ? "" : std::string(to_string(peak.phase));
+  std::string text = peak.phase == trace::Phase::unknown ? "" : std::string(to_string(peak.phase));
   if (peak.step != 0)
     text += (text.empty() ? "" : " of ") + std::string("step ") + std::to_string(peak.step);
   return text;
@@ -302,4 +302,4 @@ Json to_json(const Difference& difference) {
   return json;
 }
 
-}  // namespace headroom::trace
+}  // namespace headroom::page

@@ -8,7 +8,7 @@ import pathlib
 import random
 import struct
 
-PAGE = pathlib.Path(__file__).resolve().parent.parent.parent / "headroom/trace/page"
+PAGE = pathlib.Path(__file__).resolve().parent.parent.parent / "headroom/page/browser"
 D3 = pathlib.Path("/usr/share/javascript/d3/d3.min.js")
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 CATEGORIES = ["unknown", "parameter", "buffer", "input", "gradient", "optimizer", "activation", "temporary",

@@ -1,4 +1,4 @@
-#include "headroom/trace/page.h"
+#include "headroom/page/page.h"
 
 #include <algorithm>
 #include <limits>
@@ -9,12 +9,12 @@
 
 #include "headroom/base/error.h"
 #include "headroom/base/output_file.h"
-#include "headroom/trace/detail/embedded.h"
-#include "headroom/trace/detail/page_columns.h"
-#include "headroom/trace/diff.h"
-#include "headroom/trace/thinning.h"
+#include "headroom/page/detail/embedded.h"
+#include "headroom/page/detail/page_columns.h"
+#include "headroom/page/diff.h"
+#include "headroom/page/thinning.h"
 
-namespace headroom::trace {
+namespace headroom::page {
 namespace {
 
 constexpr std::size_t kMostMarks = 500;
@@ -41,8 +41,8 @@ struct Texts {
 };
 Texts texts_of(const Timeline& timeline) {
   Texts texts;
-  std::unordered_map<Name, std::size_t> numbers{{0, 0}};
-  const auto number = [&](Name name) {
+  std::unordered_map<trace::Name, std::size_t> numbers{{0, 0}};
+  const auto number = [&](trace::Name name) {
     const auto [found, is_new] = numbers.try_emplace(name, texts.names.size());
     if (is_new) texts.names.push_back(timeline.names.text(name));
     return found->second;
@@ -58,7 +58,7 @@ const char* grouping_of(const Timeline& timeline) {
   const auto any = [&](auto known) {
     return std::any_of(timeline.origins.begin(), timeline.origins.end(), known);
   };
-  if (any([](const Origin& origin) { return origin.category != Category::unknown; }))
+  if (any([](const Origin& origin) { return origin.category != trace::Category::unknown; }))
     return "category";
   if (any([](const Origin& origin) { return origin.module != 0; })) return "module";
   if (any([](const Origin& origin) { return origin.line != 0; })) return "line";
@@ -68,7 +68,8 @@ const char* grouping_of(const Timeline& timeline) {
 
 Json categories() {
   Json names = Json::array();
-  for (int i = 0; i < kCategories; ++i) names.push_back(to_string(static_cast<Category>(i)));
+  for (int i = 0; i < trace::kCategories; ++i)
+    names.push_back(to_string(static_cast<trace::Category>(i)));
   return names;
 }
 
@@ -233,13 +234,13 @@ void write_page(const std::filesystem::path& path, const Timeline& timeline,
   write(path, page_of(timeline, options));
 }
 
-Exported export_page(const std::filesystem::path& path, Reader& trace, const ReplayOptions& replay,
-                     const PageOptions& options) {
+trace::Exported export_page(const std::filesystem::path& path, trace::Reader& trace,
+                            const trace::ReplayOptions& replay, const PageOptions& options) {
   const Timeline timeline = timeline_of(trace, replay);
   if (timeline.events == 0 && !replay.cancel.stop_requested())
     throw InputError("expected a trace with events in " + replay.operations.name +
                      ", received none");
-  Exported exported;
+  trace::Exported exported;
   exported.replay.card = timeline.card;
   exported.replay.noticed = timeline.noticed;
   exported.written = timeline.tensors.size();
@@ -260,4 +261,4 @@ void write_page(const std::filesystem::path& path, const Timeline& a, const Time
                                   in_script(for_page(difference)) + "</script>\n"));
 }
 
-}  // namespace headroom::trace
+}  // namespace headroom::page

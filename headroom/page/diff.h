@@ -14,18 +14,18 @@
 #include <vector>
 
 #include "headroom/base/json.h"
-#include "headroom/trace/timeline.h"
+#include "headroom/page/timeline.h"
 
-namespace headroom::trace {
+namespace headroom::page {
 
 // "parameters", ..., "rounding": the names of a report's parts (report.h), and "unknown".
-[[nodiscard]] std::string plural(Category category);
+[[nodiscard]] std::string plural(trace::Category category);
 
 struct ComparedPeak {
   std::string name;  // of the trace
   Bytes allocated;
   Bytes reserved;  // the highest of the trace, or of the compared step
-  Phase phase = Phase::unknown;
+  trace::Phase phase = trace::Phase::unknown;
   std::uint32_t step = 0;
 };
 
@@ -33,9 +33,9 @@ struct ComparedPeak {
 [[nodiscard]] std::string moment_of(const ComparedPeak& peak);
 
 struct DifferentPart {
-  Phase phase = Phase::unknown;  // in which the tensors were made
-  std::string module;            // where it is unknown, the line of the program
-  std::string category;          // "activations"
+  trace::Phase phase = trace::Phase::unknown;  // in which the tensors were made
+  std::string module;                          // where it is unknown, the line of the program
+  std::string category;                        // "activations"
   Bytes a, b;
 };
 
@@ -74,4 +74,4 @@ struct FoldedPart {
 
 [[nodiscard]] Json to_json(const Difference& difference);
 
-}  // namespace headroom::trace
+}  // namespace headroom::page

@@ -1,4 +1,4 @@
-#include "headroom/trace/thinning.h"
+#include "headroom/page/thinning.h"
 
 #include <algorithm>
 #include <array>
@@ -7,7 +7,7 @@
 #include <tuple>
 #include <unordered_map>
 
-namespace headroom::trace {
+namespace headroom::page {
 namespace {
 
 // The instants of a stretch that stay.
@@ -147,4 +147,4 @@ Timeline thinned(const Timeline& timeline, const Thinning& thinning) {
   return Thinner(timeline, instants_to_keep(timeline, thinning.instants)).thinned(thinning.merges);
 }
 
-}  // namespace headroom::trace
+}  // namespace headroom::page

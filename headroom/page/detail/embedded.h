@@ -3,11 +3,11 @@
 
 #include <string_view>
 
-namespace headroom::trace::embedded {
+namespace headroom::page::embedded {
 
 [[nodiscard]] std::string_view page_html();
 [[nodiscard]] std::string_view page_css();
 [[nodiscard]] std::string_view page_js();
 [[nodiscard]] std::string_view d3_js();
 
-}  // namespace headroom::trace::embedded
+}  // namespace headroom::page::embedded

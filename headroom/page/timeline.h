@@ -22,14 +22,14 @@
 
 #include "headroom/trace/replay.h"
 
-namespace headroom::trace {
+namespace headroom::page {
 
 using Instant = std::uint32_t;
 
 // What many tensors have in common.
 struct Origin {
-  Category category = Category::unknown;
-  Name module = 0, operation = 0, line = 0;
+  trace::Category category = trace::Category::unknown;
+  trace::Name module = 0, operation = 0, line = 0;
   bool operator==(const Origin&) const = default;
 };
 
@@ -52,8 +52,8 @@ struct Refusal {
 };
 
 struct Timeline {
-  About about;
-  Names names;
+  trace::About about;
+  trace::Names names;
   std::optional<std::uint16_t> device;
   std::uint64_t events = 0;  // of this device, in the trace
   std::vector<Origin> origins;
@@ -72,13 +72,13 @@ struct Timeline {
   Instant peak = 0, reserved_peak = 0;
 
   // Each lasts from its instant to the next one's.
-  std::vector<std::pair<Instant, Phase>> phases;
+  std::vector<std::pair<Instant, trace::Phase>> phases;
   std::vector<std::pair<Instant, std::uint32_t>> steps;
   std::vector<std::pair<Instant, std::string>> marks;
   std::vector<Refusal> refusals;
   std::vector<allocator::SegmentInfo> segments_at_peak;  // by address
-  CardReplay card;
-  Noticed noticed;
+  trace::CardReplay card;
+  trace::Noticed noticed;
 
   [[nodiscard]] Instant instants() const { return static_cast<Instant>(allocated.size()); }
 };
@@ -87,14 +87,14 @@ struct Timeline {
 // what is made in forward and freed in backward is an activation.
 // Replays on the recorded card, if the trace tells its capacity, unless options.setup.capacity sets
 // one. Ignores options.follower. Throws the exceptions of replay().
-[[nodiscard]] Timeline timeline_of(Reader& trace, const ReplayOptions& options = {});
+[[nodiscard]] Timeline timeline_of(trace::Reader& trace, const trace::ReplayOptions& options = {});
 
 // The indices of the tensors that live at an instant, by birth.
 [[nodiscard]] std::vector<std::uint32_t> living_at(const Timeline& timeline, Instant instant);
 // The first instant of the highest `allocated` in a step; nothing if no instant belongs to it.
 [[nodiscard]] std::optional<Instant> peak_of_step(const Timeline& timeline, std::uint32_t step);
 // The phase and the step at an instant.
-[[nodiscard]] Phase phase_at(const Timeline& timeline, Instant instant);
+[[nodiscard]] trace::Phase phase_at(const Timeline& timeline, Instant instant);
 [[nodiscard]] std::uint32_t step_at(const Timeline& timeline, Instant instant);
 
-}  // namespace headroom::trace
+}  // namespace headroom::page

@@ -1,12 +1,12 @@
-#include "headroom/trace/detail/segment_builder.h"
+#include "headroom/page/detail/segment_builder.h"
 
 #include <algorithm>
 #include <iterator>
 #include <map>
 
-#include "headroom/trace/timeline.h"
+#include "headroom/page/timeline.h"
 
-namespace headroom::trace::detail {
+namespace headroom::page::detail {
 namespace {
 
 using allocator::AllocatorEvent;
@@ -114,4 +114,4 @@ std::vector<SegmentInfo> SegmentBuilder::at(std::uint32_t instant,
   return filled;
 }
 
-}  // namespace headroom::trace::detail
+}  // namespace headroom::page::detail

@@ -1,5 +1,5 @@
 // What makes the peak of one trace higher than that of another.
-#include "headroom/trace/diff.h"
+#include "headroom/page/diff.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,13 +7,14 @@
 #include <nlohmann/json.hpp>
 
 #include "headroom/base/error.h"
-#include "headroom/trace/page.h"
+#include "headroom/page/page.h"
 #include "tests/trace/written_events.h"
 
-namespace headroom::trace {
+namespace headroom::page {
 namespace {
 
 using namespace headroom::literals;
+using namespace headroom::trace;
 using namespace headroom::trace::testing;
 using ::testing::Contains;
 using ::testing::HasSubstr;
@@ -169,4 +170,4 @@ TEST(Page, IsThinnedUntilItIsSmallEnough) {
 }
 
 }  // namespace
-}  // namespace headroom::trace
+}  // namespace headroom::page

@@ -15,10 +15,10 @@
 #include <vector>
 
 #include "headroom/base/json.h"
+#include "headroom/page/timeline.h"
 #include "headroom/trace/export.h"
-#include "headroom/trace/timeline.h"
 
-namespace headroom::trace {
+namespace headroom::page {
 
 struct PageOptions {
   std::string title;
@@ -35,12 +35,12 @@ void write_page(const std::filesystem::path& path, const Timeline& timeline,
 
 // Replays the trace on the recorded card (timeline.h) and writes its page. `written` counts the
 // tensors in the trace. Throws InputError for a trace without events, and writes nothing then.
-Exported export_page(const std::filesystem::path& path, Reader& trace, const ReplayOptions& replay,
-                     const PageOptions& options);
+trace::Exported export_page(const std::filesystem::path& path, trace::Reader& trace,
+                            const trace::ReplayOptions& replay, const PageOptions& options);
 
 struct Difference;
 // Two traces, one above the other, with the table of their difference (diff.h).
 void write_page(const std::filesystem::path& path, const Timeline& a, const Timeline& b,
                 const Difference& difference, const PageOptions& options);
 
-}  // namespace headroom::trace
+}  // namespace headroom::page

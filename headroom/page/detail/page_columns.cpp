@@ -1,4 +1,4 @@
-#include "headroom/trace/detail/page_columns.h"
+#include "headroom/page/detail/page_columns.h"
 
 #include <zlib.h>
 
@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "headroom/base/error.h"
-#include "headroom/trace/detail/file_form.h"
+#include "headroom/base/varint.h"
 
-namespace headroom::trace::detail {
+namespace headroom::page::detail {
 namespace {
 
 constexpr std::size_t kMostTimes = 4096;
@@ -160,4 +160,4 @@ std::string page_columns(const Timeline& timeline) {
   return base64(gzipped(columns));
 }
 
-}  // namespace headroom::trace::detail
+}  // namespace headroom::page::detail

@@ -9,11 +9,11 @@
 
 #include "headroom/allocator/caching_allocator.h"
 
-namespace headroom::trace {
+namespace headroom::page {
 struct TensorLife;
 }
 
-namespace headroom::trace::detail {
+namespace headroom::page::detail {
 
 class SegmentBuilder {
  public:
@@ -31,4 +31,4 @@ class SegmentBuilder {
   std::vector<std::pair<std::uint32_t, allocator::AllocatorEvent>> events_;
 };
 
-}  // namespace headroom::trace::detail
+}  // namespace headroom::page::detail

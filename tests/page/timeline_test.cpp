@@ -1,5 +1,5 @@
 // The lives of tensors and the card's memory at every instant, whole and thinned.
-#include "headroom/trace/timeline.h"
+#include "headroom/page/timeline.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,13 +8,14 @@
 #include <random>
 
 #include "headroom/base/error.h"
-#include "headroom/trace/thinning.h"
+#include "headroom/page/thinning.h"
 #include "tests/trace/written_events.h"
 
-namespace headroom::trace {
+namespace headroom::page {
 namespace {
 
 using namespace headroom::literals;
+using namespace headroom::trace;
 using namespace headroom::trace::testing;
 using ::testing::ElementsAre;
 using ::testing::Pair;
@@ -175,4 +176,4 @@ TEST(Timeline, OfATraceWithoutMemoryIsEmpty) {
 }
 
 }  // namespace
-}  // namespace headroom::trace
+}  // namespace headroom::page
