@@ -1,6 +1,6 @@
 // The calls of modules that run in this thread, as a frame that has hooks for them (Python) tells
 // them: memory that a module's own code allocates, or a child of it that has no tensors, is then
-// the module's (detail/attribution.h), not that of the last child with parameters.
+// the module's (attribution.h), not that of the last child with parameters.
 //
 //   enter_module("h.0.attn");
 //   ...                        // its forward

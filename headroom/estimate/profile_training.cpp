@@ -7,24 +7,24 @@
 
 #include "headroom/dryrun/step_run.h"
 #include "headroom/estimate/training_step.h"
-#include "headroom/memory/profiler.h"
 #include "headroom/model/positions.h"
+#include "headroom/profile/profiler.h"
 
 namespace headroom::estimate {
 namespace {
 
-memory::Profile profile_on(const gpu::SimulatedCard& card,
-                           const std::function<dryrun::Subject(c10::Device)>& make, int steps,
-                           const dryrun::CardOptions& options) {
+profile::Profile profile_on(const gpu::SimulatedCard& card,
+                            const std::function<dryrun::Subject(c10::Device)>& make, int steps,
+                            const dryrun::CardOptions& options) {
   const sim::Simulation box = sim::simulate(gpu::SimulatedBox{.cards = {card}, .name = {}},
                                             {.mode = sim::Mode::shape_only,
                                              .rules = options.rules,
                                              .settings = options.settings,
                                              .cublas_workspaces = options.cublas_workspaces});
   const dryrun::Subject subject = make(box.device(0));
-  memory::NamedTensors tensors = subject.parameters;
+  profile::NamedTensors tensors = subject.parameters;
   tensors.insert(tensors.end(), subject.buffers.begin(), subject.buffers.end());
-  memory::Profiler profiler(tensors);
+  profile::Profiler profiler(tensors);
   for (int step = 0; step < steps; ++step) {
     profiler.begin_step();
     subject.step();

@@ -2,17 +2,17 @@
 // estimate_memory() that tells which operators and modules allocate.
 //
 //   const TrainingProfile found = profile_training(gpt2, settings, dryrun::card_for("RTX 4090"));
-//   say(memory::table(found.profile, {.group_by = memory::GroupBy::module}));
+//   say(profile::table(found.profile, {.group_by = profile::GroupBy::module}));
 #pragma once
 
 #include "headroom/dryrun/dry_run.h"
 #include "headroom/estimate/estimate.h"
-#include "headroom/memory/profile.h"
+#include "headroom/profile/profile.h"
 
 namespace headroom::estimate {
 
 struct TrainingProfile {
-  memory::Profile profile;   // of the steps, without making the model
+  profile::Profile profile;  // of the steps, without making the model
   model::Settings settings;  // as passed, with task, seq and image filled in
   long long parameters = 0, trainable_parameters = 0;
   bool fits = true;  // else the profile is of a card without limit

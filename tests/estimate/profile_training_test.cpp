@@ -9,8 +9,8 @@
 namespace headroom::estimate {
 namespace {
 
-using memory::GroupBy;
-using memory::ProfileRow;
+using profile::GroupBy;
+using profile::ProfileRow;
 using BytesByName = std::map<std::string, std::int64_t>;
 
 model::Settings two_rows() {
@@ -34,14 +34,14 @@ BytesByName from_trace(const trace::Trace& trace, bool by_module) {
   return bytes;
 }
 
-BytesByName from_profile(const memory::Profile& profile, GroupBy group) {
+BytesByName from_profile(const profile::Profile& profile, GroupBy group) {
   BytesByName bytes;
   for (const ProfileRow& row : rows(profile, {.row_limit = 0, .group_by = group}))
     if (row.self_bytes.count != 0) bytes[row.name] += row.self_bytes.count;
   return bytes;
 }
 
-double device_seconds(const memory::Profile& profile) {
+double device_seconds(const profile::Profile& profile) {
   double sum = 0;
   for (const ProfileRow& row : rows(profile, {.row_limit = 0})) sum += row.self_device_s.value();
   return sum;

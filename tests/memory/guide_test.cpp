@@ -7,9 +7,9 @@
 #include "headroom/memory/clear.h"
 #include "headroom/memory/history.h"
 #include "headroom/memory/memory_statistics.h"
-#include "headroom/memory/profiler.h"
 #include "headroom/memory/scope.h"
 #include "headroom/memory/summary.h"
+#include "headroom/profile/profiler.h"
 #include "headroom/sim/simulate.h"
 
 namespace headroom {
@@ -73,7 +73,7 @@ TEST(GuideToMemory, MovesAModuleAndItsOptimizer) {
 TEST(GuideToProfiles, ProfilesAStepByModule) {
   std::ostringstream out;
   const sim::Simulation box = sim::simulate("RTX 4090");
-  using namespace memory;
+  using namespace profile;
   auto net = libtorch::on(box.device(0), [] {
     return torch::nn::Sequential(torch::nn::Linear(1024, 4096), torch::nn::GELU(),
                                  torch::nn::Linear(4096, 1024));

@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "headroom/dryrun/detail/attribution.h"
+#include "headroom/dryrun/attribution.h"
 #include "headroom/dryrun/subject.h"
 #include "headroom/sim/card.h"
 #include "headroom/trace/report.h"

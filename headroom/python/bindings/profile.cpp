@@ -3,7 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "headroom/memory/profiler.h"
+#include "headroom/profile/profiler.h"
 #include "headroom/python/bindings/engine_module.h"
 #include "headroom/python/bindings/json_text.h"
 
@@ -11,14 +11,14 @@ namespace headroom::python {
 namespace {
 
 namespace py = pybind11;
-using memory::ModuleRange;
-using memory::Profile;
-using memory::Profiler;
-using memory::ProfileView;
+using profile::ModuleRange;
+using profile::Profile;
+using profile::Profiler;
+using profile::ProfileView;
 
 ProfileView view_of(const std::string& sort_by, std::size_t row_limit,
                     const std::string& group_by) {
-  return {.sort_by = sort_by, .row_limit = row_limit, .group_by = memory::group_named(group_by)};
+  return {.sort_by = sort_by, .row_limit = row_limit, .group_by = profile::group_named(group_by)};
 }
 
 }  // namespace
@@ -33,12 +33,12 @@ void add_profile(py::module_& module) {
       .def("table",
            [](const Profile& profile, const std::string& sort_by, std::size_t row_limit,
               const std::string& group_by, std::size_t width) {
-             return memory::table(profile, view_of(sort_by, row_limit, group_by), width);
+             return profile::table(profile, view_of(sort_by, row_limit, group_by), width);
            })
-      .def("write_chrome", &memory::write_chrome)
+      .def("write_chrome", &profile::write_chrome)
       .def_readonly("simulated_time", &Profile::simulated_time);
   py::class_<Profiler>(module, "Profiler")
-      .def(py::init<memory::NamedTensors>())
+      .def(py::init<profile::NamedTensors>())
       .def("know", &Profiler::know)
       .def("begin_step", &Profiler::begin_step)
       .def("end", &Profiler::end, py::call_guard<py::gil_scoped_release>());
@@ -46,7 +46,7 @@ void add_profile(py::module_& module) {
       .def(py::init<std::string>())
       .def("end", &ModuleRange::end);
   module.def("read_profile", [](const torch::autograd::profiler::ProfilerResult& result) {
-    return memory::read_profile(result);
+    return profile::read_profile(result);
   });
 }
 

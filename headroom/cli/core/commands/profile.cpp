@@ -66,7 +66,7 @@ void add_profile(Registry& registry) {
       "  headroom profile train.py:make_step --gpus \"RTX 4090\"\n\n"
       "The step runs on a simulated card, without data: bytes are exact, device time is the cost\n"
       "model's, and CPU time is that of the simulation. For a real run on a GPU or the CPU use\n"
-      "headroom.profile() in Python, or memory::Profiler in C++.\n"
+      "headroom.profile() in Python, or profile::Profiler in C++.\n"
       "Sort by self_bytes, total_bytes, self_kept_bytes, cpu_bytes, self_cpu_bytes, device_s,\n"
       "self_device_s, cpu_s, self_cpu_s, calls or name.");
   options->request.add_to(command);

@@ -15,10 +15,10 @@ namespace {
 
 using estimate::TrainingProfile;
 
-memory::ProfileView view_of(const Json& request) {
+profile::ProfileView view_of(const Json& request) {
   return {.sort_by = request.at("sort_by").get<std::string>(),
           .row_limit = request.at("row_limit").get<std::size_t>(),
-          .group_by = memory::group_named(request.at("group_by").get<std::string>())};
+          .group_by = profile::group_named(request.at("group_by").get<std::string>())};
 }
 
 // A pipe or file has no width, unless COLUMNS gives one.
@@ -34,7 +34,7 @@ Json device_json(const gpu::SimulatedCard& card) {
 }
 
 Json document(const TrainingProfile& found, const model::NamedModel& model,
-              const gpu::SimulatedCard& card, const memory::ProfileView& view) {
+              const gpu::SimulatedCard& card, const profile::ProfileView& view) {
   Json json = memory::to_json(found.profile, view);
   json["model"] = {{"name", model.name},
                    {"parameters", found.parameters},
@@ -50,12 +50,12 @@ Json document(const TrainingProfile& found, const model::NamedModel& model,
 }
 
 std::string text(const TrainingProfile& found, const std::string& model,
-                 const gpu::SimulatedCard& card, const memory::ProfileView& view) {
+                 const gpu::SimulatedCard& card, const profile::ProfileView& view) {
   std::string text = wrapped(model + ", " + settings_text(found.settings) + ": " +
                                  counted(found.settings.steps, "step") + " on " + card.name,
                              "", "  ", static_cast<int>(table_width()));
   if (!found.fits) text += "It does not fit there: the figures are of a card without limit.\n";
-  return text + "\n" + memory::table(found.profile, view, table_width());
+  return text + "\n" + profile::table(found.profile, view, table_width());
 }
 
 }  // namespace
@@ -64,12 +64,12 @@ ExitCode run_profile(const Json& request) {
   const auto model = model::model_named(request.at("model").get<std::string>());
   const auto settings = model::settings_from_json(request.at("settings"));
   const gpu::SimulatedCard card = cards_of(request).front();
-  const memory::ProfileView view = view_of(request);
-  (void)memory::rows({}, view);  // refuses a wrong --sort-by before the run
+  const profile::ProfileView view = view_of(request);
+  (void)profile::rows({}, view);  // refuses a wrong --sort-by before the run
   const TrainingProfile found = estimate::profile_training(
       model, settings, card, {.rules = rules_of(request), .allocator = allocator_of(request)});
   const std::string trace = text_or_none(request.at("trace"));
-  if (!trace.empty()) memory::write_chrome(found.profile, trace);
+  if (!trace.empty()) profile::write_chrome(found.profile, trace);
   tell_of_outputs("profile", {trace});
   if (request.at("json").get<bool>())
     print(to_line(document(found, model, card, view)) + "\n");

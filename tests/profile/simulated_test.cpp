@@ -1,18 +1,18 @@
-// memory::Profiler on simulated cards.
+// Profiler on simulated cards.
 #include <gmock/gmock.h>
 #include <torch/csrc/profiler/orchestration/observer.h>
 
 #include "headroom/base/error.h"
-#include "headroom/memory/profiler.h"
+#include "headroom/profile/profiler.h"
 #include "tests/dryrun/counted_net.h"
 
-namespace headroom::dryrun {
+namespace headroom::profile {
 namespace {
 
 using namespace headroom::literals;
-using memory::GroupBy;
-using memory::Profile;
-using memory::ProfileRow;
+using dryrun::loss_of;
+using dryrun::Net;
+using dryrun::OnACard;
 
 ProfileRow row_of(const Profile& profile, const std::string& name,
                   GroupBy group = GroupBy::operation) {
@@ -21,8 +21,8 @@ ProfileRow row_of(const Profile& profile, const std::string& name,
   throw InternalError("no row " + name);
 }
 
-memory::NamedTensors named(Net& net) {
-  memory::NamedTensors tensors;
+NamedTensors named(Net& net) {
+  NamedTensors tensors;
   for (const auto& one : net->named_parameters()) tensors.emplace_back(one.key(), one.value());
   return tensors;
 }
@@ -32,7 +32,7 @@ TEST(ProfilerOnACard, CountsEveryByteOfBothPassesOnce) {
   OnACard it;
   const auto requested = [&] { return it.box.card(0).statistics().requested_bytes.all.allocated; };
   const std::int64_t before = requested();
-  memory::Profiler profiler(named(it.net));
+  Profiler profiler(named(it.net));
   loss_of(*it.net, it.batch).backward();
   const Profile profile = profiler.end();
   EXPECT_EQ(row_of(profile, "", GroupBy::module).total_bytes.count, requested() - before);
@@ -51,7 +51,7 @@ TEST(ProfilerOnACard, HidesNothingFromADryRunAroundIt) {
   torch::optim::SGD optimizer(it.net->parameters(), 0.1);
   Subject subject = subject_of(*it.net, it.batch, loss_of, optimizer);
   subject.step = [step = subject.step] {
-    memory::Profiler profiler;
+    Profiler profiler;
     step();
     EXPECT_GT(profiler.end().calls.size(), 10U);
   };
@@ -63,26 +63,26 @@ TEST(ProfilerOnACard, HidesNothingFromADryRunAroundIt) {
 TEST(ProfilerOnACard, IsOffAfterAnOutOfMemoryInside) {
   OnACard it("1x64MiB");
   const auto fails = [&] {
-    const memory::Profiler profiler;
+    const Profiler profiler;
     (void)torch::empty({64 << 20}, it.box.device(0));
   };
   EXPECT_THROW(fails(), c10::OutOfMemoryError);
   EXPECT_FALSE(torch::profiler::impl::profilerEnabled());
   EXPECT_EQ(it.box.card(0).observer(), nullptr);
-  memory::Profiler another;
+  Profiler another;
   (void)torch::relu(it.batch);
   EXPECT_EQ(row_of(another.end(), "aten::relu").self_bytes, 4_MiB);
 }
 
 TEST(ProfilerOnACard, RefusesASecondProfiler) {
   const OnACard it;
-  const memory::Profiler profiler;
-  EXPECT_THROW(const memory::Profiler second, UsageError);
+  const Profiler profiler;
+  EXPECT_THROW(const Profiler second, UsageError);
 }
 
 TEST(ProfilerOnACard, TakesTimeForWorkAndNoneForViews) {
   OnACard it;
-  memory::Profiler profiler;
+  Profiler profiler;
   (void)torch::mm(it.batch, it.batch.t());
   const Profile profile = profiler.end();
   EXPECT_EQ(row_of(profile, "aten::t").device_s.value(), 0);
@@ -92,4 +92,4 @@ TEST(ProfilerOnACard, TakesTimeForWorkAndNoneForViews) {
 }
 
 }  // namespace
-}  // namespace headroom::dryrun
+}  // namespace headroom::profile

@@ -7,10 +7,10 @@
 
 #include "headroom/base/text.h"
 #include "headroom/base/wrap.h"
-#include "headroom/memory/detail/profile_order.h"
-#include "headroom/memory/profile.h"
+#include "headroom/profile/detail/profile_order.h"
+#include "headroom/profile/profile.h"
 
-namespace headroom::memory {
+namespace headroom::profile {
 namespace {
 
 constexpr std::size_t kBetween = 2, kLeastName = 20, kRoomForNames = 32;
@@ -172,4 +172,4 @@ std::string table(const Profile& profile, const ProfileView& view, std::size_t w
   return text;
 }
 
-}  // namespace headroom::memory
+}  // namespace headroom::profile

@@ -29,7 +29,7 @@
 #include "headroom/base/json.h"
 #include "headroom/trace/event.h"
 
-namespace headroom::memory {
+namespace headroom::profile {
 
 enum class CallKind : std::uint8_t {
   operation,   // an operator, or a node of autograd's graph
@@ -115,4 +115,4 @@ struct ProfileView {
 // Writes calls and memory for ui.perfetto.dev and chrome://tracing. Throws WriteError.
 void write_chrome(const Profile& profile, const std::string& path);
 
-}  // namespace headroom::memory
+}  // namespace headroom::profile

@@ -1,4 +1,4 @@
-#include "headroom/memory/detail/profile_order.h"
+#include "headroom/profile/detail/profile_order.h"
 
 #include <algorithm>
 #include <array>
@@ -9,7 +9,7 @@
 #include "headroom/base/error.h"
 #include "headroom/base/text.h"
 
-namespace headroom::memory {
+namespace headroom::profile {
 namespace {
 
 using detail::Figure;
@@ -105,4 +105,4 @@ void detail::sort(std::vector<ProfileRow>& rows, const std::string& sort_by) {
   });
 }
 
-}  // namespace headroom::memory
+}  // namespace headroom::profile

@@ -1,8 +1,8 @@
 // Profiles what runs while it lives, on every device of this process:
 //
-//   memory::Profiler profiler;
+//   Profiler profiler;
 //   step();
-//   const memory::Profile profile = profiler.end();
+//   const Profile profile = profiler.end();
 //   say(table(profile, {.group_by = GroupBy::shape}));
 //
 // On the CPU and on CUDA it starts PyTorch's own profiler (kineto) and reads its events. In a
@@ -28,13 +28,13 @@
 #include <utility>
 #include <vector>
 
-#include "headroom/memory/profile.h"
+#include "headroom/profile/profile.h"
 
 namespace torch::autograd::profiler {
 struct ProfilerResult;
 }
 
-namespace headroom::memory {
+namespace headroom::profile {
 
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
@@ -91,12 +91,4 @@ inline constexpr std::string_view kModuleRange = "nn.Module: ";
 // Reads a result of PyTorch's own profiler, recorded with shapes and memory.
 [[nodiscard]] Profile read_profile(const torch::autograd::profiler::ProfilerResult& result);
 
-// Registers how to profile a process whose accelerator is of a type of ours, permanently. `start`
-// returns null if the process has no such device now.
-using StartProfileSource = std::unique_ptr<ProfileSource> (*)(const NamedTensors& tensors);
-class RegisterProfileSource {
- public:
-  explicit RegisterProfileSource(StartProfileSource start);
-};
-
-}  // namespace headroom::memory
+}  // namespace headroom::profile

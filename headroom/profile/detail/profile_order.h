@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "headroom/memory/profile.h"
+#include "headroom/profile/profile.h"
 
-namespace headroom::memory::detail {
+namespace headroom::profile::detail {
 
 enum class Unit : std::uint8_t { count, bytes, seconds };
 
@@ -33,4 +33,4 @@ struct Figure {
 // By a figure, or PyTorch's name of one; largest first. Throws UsageError for another name.
 void sort(std::vector<ProfileRow>& rows, const std::string& sort_by);
 
-}  // namespace headroom::memory::detail
+}  // namespace headroom::profile::detail

@@ -10,7 +10,7 @@
 
 #include "headroom/forecast/operator_time.h"
 
-namespace headroom::dryrun::detail {
+namespace headroom::profile::detail {
 
 // What an operator's schema says about its tensors.
 struct OperatorFacts {
@@ -45,4 +45,4 @@ class CallWork {
   double first_bytes_ = 0;  // of the first argument
 };
 
-}  // namespace headroom::dryrun::detail
+}  // namespace headroom::profile::detail

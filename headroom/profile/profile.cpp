@@ -1,13 +1,13 @@
-#include "headroom/memory/profile.h"
+#include "headroom/profile/profile.h"
 
 #include <map>
 #include <tuple>
 #include <utility>
 
 #include "headroom/base/error.h"
-#include "headroom/memory/detail/profile_order.h"
+#include "headroom/profile/detail/profile_order.h"
 
-namespace headroom::memory {
+namespace headroom::profile {
 namespace {
 
 using trace::Name;
@@ -205,4 +205,4 @@ std::vector<ProfileRow> rows(const Profile& profile, const ProfileView& view) {
   return rows;
 }
 
-}  // namespace headroom::memory
+}  // namespace headroom::profile

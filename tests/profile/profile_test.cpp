@@ -1,4 +1,4 @@
-#include "headroom/memory/profile.h"
+#include "headroom/profile/profile.h"
 
 #include <gmock/gmock.h>
 #include <torch/csrc/autograd/profiler_kineto.h>
@@ -12,9 +12,9 @@
 
 #include "headroom/base/error.h"
 #include "headroom/base/text.h"
-#include "headroom/memory/profiler.h"
+#include "headroom/profile/profiler.h"
 
-namespace headroom::memory {
+namespace headroom::profile {
 namespace {
 
 using namespace literals;
@@ -255,4 +255,4 @@ TEST(Profiler, RefusesASecondOneInsideAndAnEndTwiceOrOnAnotherThread) {
 }
 
 }  // namespace
-}  // namespace headroom::memory
+}  // namespace headroom::profile

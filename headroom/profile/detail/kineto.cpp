@@ -1,4 +1,4 @@
-#include "headroom/memory/detail/kineto.h"
+#include "headroom/profile/detail/sources.h"
 
 #include <torch/csrc/autograd/profiler_kineto.h>
 #include <torch/cuda.h>
@@ -9,7 +9,7 @@
 
 #include "headroom/base/error.h"
 
-namespace headroom::memory::detail {
+namespace headroom::profile::detail {
 namespace {
 
 namespace kineto = torch::autograd::profiler;
@@ -235,12 +235,12 @@ std::unique_ptr<ProfileSource> start_kineto() {
   return std::make_unique<KinetoSource>();
 }
 
-}  // namespace headroom::memory::detail
+}  // namespace headroom::profile::detail
 
-namespace headroom::memory {
+namespace headroom::profile {
 
 Profile read_profile(const torch::autograd::profiler::ProfilerResult& result) {
   return without_repeated_calls(detail::Reading(result).profile());
 }
 
-}  // namespace headroom::memory
+}  // namespace headroom::profile

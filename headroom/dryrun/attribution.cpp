@@ -1,4 +1,4 @@
-#include "headroom/dryrun/detail/attribution.h"
+#include "headroom/dryrun/attribution.h"
 
 #include <ATen/SequenceNumber.h>
 #include <ATen/core/grad_mode.h>
@@ -11,7 +11,7 @@
 #include "headroom/libtorch/autograd_engine.h"
 #include "headroom/libtorch/tensors_in.h"
 
-namespace headroom::dryrun::detail {
+namespace headroom::dryrun {
 namespace {
 
 // A copy in another type whose source is neither a parameter nor an input.
@@ -202,4 +202,4 @@ std::vector<at::Tensor> Attribution::parameters() const {
   return alive;
 }
 
-}  // namespace headroom::dryrun::detail
+}  // namespace headroom::dryrun

@@ -1,4 +1,4 @@
-#include "headroom/dryrun/detail/call_recorder.h"
+#include "headroom/profile/detail/call_recorder.h"
 
 #include <atomic>
 
@@ -6,7 +6,7 @@
 #include "headroom/forecast/step_time.h"
 #include "headroom/trace/where.h"
 
-namespace headroom::dryrun::detail {
+namespace headroom::profile::detail {
 
 // A call that runs now, on its thread. Calls inside it may hold it longer than LibTorch holds its
 // name.
@@ -26,8 +26,6 @@ struct OpenCall {
 namespace {
 
 namespace profilers = torch::profiler::impl;
-using memory::Call;
-using memory::CallKind;
 
 constexpr const char* kOutsideCalls = "[memory]";  // as in PyTorch's table
 
@@ -64,7 +62,7 @@ std::string shapes_of(c10::ArrayRef<const c10::IValue> inputs) {
 
 }  // namespace
 
-CallRecorder::CallRecorder(const memory::NamedTensors& tensors, const gpu::CatalogueCard* rates)
+CallRecorder::CallRecorder(const NamedTensors& tensors, const gpu::CatalogueCard* rates)
     : ProfilerStateBase(profilers::ProfilerConfig(profilers::ProfilerState::PRIVATEUSE1,
                                                   /*report_input_shapes=*/true,
                                                   /*profile_memory=*/true)),
@@ -90,19 +88,19 @@ void CallRecorder::stop() {
   (void)ProfilerStateBase::pop(/*global=*/false);
 }
 
-void CallRecorder::know(const memory::NamedTensors& tensors) {
+void CallRecorder::know(const NamedTensors& tensors) {
   const std::lock_guard lock(mutex_);
   attribution_.know({.step = {}, .parameters = tensors});
   profile_.knows_modules = profile_.knows_modules || !tensors.empty();
 }
 
-memory::Profile CallRecorder::profile() {
+Profile CallRecorder::profile() {
   const std::lock_guard lock(mutex_);
   for (Call& call : profile_.calls)
     if (call.end_ns == 0) call.end_ns = wall_time_ns();
   profile_.simulated_time = profile_.has_device;
   if (profile_.has_device) profile_.rates_of = forecast::card_or_a100(rates_).brief;
-  return memory::without_repeated_calls(profile_);
+  return without_repeated_calls(profile_);
 }
 
 profilers::ActiveProfilerType CallRecorder::profilerType() {
@@ -114,8 +112,7 @@ profilers::ActiveProfilerType CallRecorder::profilerType() {
 std::unique_ptr<at::ObserverContext> CallRecorder::begin(const at::RecordFunction& call) {
   auto* const recorder = dynamic_cast<CallRecorder*>(current_profiler());
   const std::string_view name = call.name();
-  if (recorder == nullptr || memory::is_left_out(name) || name.starts_with(memory::kModuleRange))
-    return nullptr;
+  if (recorder == nullptr || is_left_out(name) || name.starts_with(kModuleRange)) return nullptr;
   const Open outer = recorder->innermost_here();
   if (outer != nullptr && outer->runs_on_card) return nullptr;
   innermost = recorder->opened(call, outer);
@@ -259,4 +256,4 @@ void CallRecorder::sample(const std::string& device, std::int64_t change) {
   profile_.samples.push_back({wall_time_ns(), name, allocated_[name]});
 }
 
-}  // namespace headroom::dryrun::detail
+}  // namespace headroom::profile::detail

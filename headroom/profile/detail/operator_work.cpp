@@ -1,4 +1,4 @@
-#include "headroom/dryrun/detail/operator_work.h"
+#include "headroom/profile/detail/operator_work.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/function_schema.h>
@@ -7,7 +7,7 @@
 
 #include "headroom/libtorch/tensors_in.h"
 
-namespace headroom::dryrun::detail {
+namespace headroom::profile::detail {
 namespace {
 
 double bytes_on_card(const c10::IValue& value) {
@@ -97,4 +97,4 @@ forecast::OperatorWork CallWork::finished(const at::RecordFunction& call) && {
   return std::move(work_);
 }
 
-}  // namespace headroom::dryrun::detail
+}  // namespace headroom::profile::detail

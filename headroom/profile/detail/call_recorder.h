@@ -17,12 +17,12 @@
 #include <string>
 #include <vector>
 
-#include "headroom/dryrun/detail/attribution.h"
-#include "headroom/dryrun/detail/operator_work.h"
+#include "headroom/dryrun/attribution.h"
 #include "headroom/gpu/catalogue.h"
-#include "headroom/memory/profiler.h"
+#include "headroom/profile/detail/operator_work.h"
+#include "headroom/profile/profiler.h"
 
-namespace headroom::dryrun::detail {
+namespace headroom::profile::detail {
 
 struct OpenCall;
 
@@ -30,15 +30,15 @@ class CallRecorder final : public torch::profiler::impl::ProfilerStateBase,
                            public std::enable_shared_from_this<CallRecorder> {
  public:
   // Null `rates`: those of an A100 80GB.
-  CallRecorder(const memory::NamedTensors& tensors, const gpu::CatalogueCard* rates);
+  CallRecorder(const NamedTensors& tensors, const gpu::CatalogueCard* rates);
 
   void start();
   void stop();  // also if another thread's, or stopped already: then nothing
 
-  void know(const memory::NamedTensors& tensors);
+  void know(const NamedTensors& tensors);
   void begin_step() { attribution_.begin_step(); }
   // A range that is still open ends here.
-  [[nodiscard]] memory::Profile profile();
+  [[nodiscard]] Profile profile();
 
   void on_operator(const sim::OperatorCall& call);
   void on_event(const allocator::AllocatorEvent& event, const std::string& device);
@@ -61,18 +61,18 @@ class CallRecorder final : public torch::profiler::impl::ProfilerStateBase,
   // Under the lock, as all below.
   std::size_t add(const std::string& name, const Open& outer);
   void take_module(std::size_t number, trace::Name module);
-  memory::Call& add_allocation(const std::string& name, const Open& outer, trace::Name module);
-  memory::Call& call_of(const Open& open);
-  memory::Call& call_that_allocates(const Open& innermost_call, trace::Name module);
+  Call& add_allocation(const std::string& name, const Open& outer, trace::Name module);
+  Call& call_of(const Open& open);
+  Call& call_that_allocates(const Open& innermost_call, trace::Name module);
   void sample(const std::string& device, std::int64_t change);
 
   const gpu::CatalogueCard* const rates_;
   KnownOperators operators_;
   std::mutex mutex_;  // guards the members below; taken after a card's lock
-  memory::Profile profile_;
+  Profile profile_;
   std::vector<bool> has_module_;            // by call
   std::map<trace::Name, Bytes> allocated_;  // by device
-  Attribution attribution_;                 // has a lock of its own, but shares the names
+  dryrun::Attribution attribution_;         // has a lock of its own, but shares the names
 };
 
-}  // namespace headroom::dryrun::detail
+}  // namespace headroom::profile::detail

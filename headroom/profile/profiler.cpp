@@ -1,20 +1,15 @@
-#include "headroom/memory/profiler.h"
+#include "headroom/profile/profiler.h"
 
 #include <torch/csrc/profiler/orchestration/observer.h>
 
 #include <algorithm>
 
 #include "headroom/base/error.h"
-#include "headroom/memory/detail/kineto.h"
+#include "headroom/profile/detail/sources.h"
+#include "headroom/sim/simulate.h"
 
-namespace headroom::memory {
+namespace headroom::profile {
 namespace {
-
-// Initialised before any registration, whatever the order of files.
-StartProfileSource& source_of_our_devices() {
-  static StartProfileSource start = nullptr;
-  return start;
-}
 
 void check_no_profiler_runs() {
   if (torch::profiler::impl::profilerEnabled())
@@ -25,9 +20,7 @@ void check_no_profiler_runs() {
 
 std::unique_ptr<ProfileSource> start_source(const NamedTensors& tensors) {
   check_no_profiler_runs();
-  std::unique_ptr<ProfileSource> ours;
-  if (source_of_our_devices() != nullptr) ours = source_of_our_devices()(tensors);
-  return ours != nullptr ? std::move(ours) : detail::start_kineto();
+  return sim::card_count() > 0 ? detail::start_on_cards(tensors) : detail::start_kineto();
 }
 
 }  // namespace
@@ -71,8 +64,4 @@ bool is_left_out(std::string_view name) {
   return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
 }
 
-RegisterProfileSource::RegisterProfileSource(StartProfileSource start) {
-  source_of_our_devices() = start;
-}
-
-}  // namespace headroom::memory
+}  // namespace headroom::profile

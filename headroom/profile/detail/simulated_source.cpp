@@ -1,12 +1,13 @@
-// Profiles of simulated cards (memory/profiler.h): a recorder of calls, and an observer of each
+// Profiles of simulated cards (profiler.h): a recorder of calls, and an observer of each
 // card.
 #include <algorithm>
 #include <cmath>
 
-#include "headroom/dryrun/detail/call_recorder.h"
+#include "headroom/profile/detail/call_recorder.h"
+#include "headroom/profile/detail/sources.h"
 #include "headroom/sim/simulate.h"
 
-namespace headroom::dryrun::detail {
+namespace headroom::profile::detail {
 namespace {
 
 // The catalogue's card of this name, or the nearest in memory for a card that is only a size. Null
@@ -62,9 +63,9 @@ class CardObserver final : public sim::Observer {
   sim::Observer* before_ = nullptr;
 };
 
-class SimulatedSource final : public memory::ProfileSource {
+class SimulatedSource final : public ProfileSource {
  public:
-  explicit SimulatedSource(const memory::NamedTensors& tensors)
+  explicit SimulatedSource(const NamedTensors& tensors)
       : recorder_(std::make_shared<CallRecorder>(tensors, rates_of(*card_at(0)))) {
     for (int i = 0; i < sim::card_count(); ++i)
       observers_.push_back(std::make_unique<CardObserver>(card_at(i), recorder_));
@@ -74,9 +75,9 @@ class SimulatedSource final : public memory::ProfileSource {
   SimulatedSource& operator=(const SimulatedSource&) = delete;
   ~SimulatedSource() override { stop(); }
 
-  void know(const memory::NamedTensors& tensors) override { recorder_->know(tensors); }
+  void know(const NamedTensors& tensors) override { recorder_->know(tensors); }
   void begin_step() override { recorder_->begin_step(); }
-  memory::Profile end() override {
+  Profile end() override {
     stop();
     return recorder_->profile();
   }
@@ -91,12 +92,10 @@ class SimulatedSource final : public memory::ProfileSource {
   std::vector<std::unique_ptr<CardObserver>> observers_;
 };
 
-std::unique_ptr<memory::ProfileSource> profile_cards(const memory::NamedTensors& tensors) {
-  if (sim::card_count() == 0) return nullptr;
+}  // namespace
+
+std::unique_ptr<ProfileSource> start_on_cards(const NamedTensors& tensors) {
   return std::make_unique<SimulatedSource>(tensors);
 }
 
-const memory::RegisterProfileSource registration(&profile_cards);
-
-}  // namespace
-}  // namespace headroom::dryrun::detail
+}  // namespace headroom::profile::detail

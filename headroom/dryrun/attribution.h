@@ -19,7 +19,7 @@
 #include "headroom/sim/observer.h"
 #include "headroom/trace/event.h"
 
-namespace headroom::dryrun::detail {
+namespace headroom::dryrun {
 
 // "h.0.attn" for "h.0.attn.weight"; "" for a tensor of the model itself.
 [[nodiscard]] std::string module_of(const std::string& tensor);
@@ -100,4 +100,4 @@ class Attribution {
   std::atomic<bool> evaluates_{false};
 };
 
-}  // namespace headroom::dryrun::detail
+}  // namespace headroom::dryrun

@@ -4,9 +4,9 @@
 
 #include "headroom/base/error.h"
 #include "headroom/base/output_file.h"
-#include "headroom/memory/profile.h"
+#include "headroom/profile/profile.h"
 
-namespace headroom::memory {
+namespace headroom::profile {
 namespace {
 
 constexpr std::string_view kKindNames[] = {"operator", "range", "allocation", "module"};
@@ -120,4 +120,4 @@ void write_chrome(const Profile& profile, const std::string& path) {
   file.finish();
 }
 
-}  // namespace headroom::memory
+}  // namespace headroom::profile
