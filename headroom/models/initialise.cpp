@@ -11,9 +11,9 @@
 #include <set>
 
 #include "headroom/base/error.h"
-#include "headroom/models/detail/module_path.h"
-#include "headroom/models/families/stacked_experts.h"
 #include "headroom/nn/layers.h"
+#include "headroom/nn/module_path.h"
+#include "headroom/nn/stacked_experts.h"
 
 namespace headroom::models {
 namespace {
@@ -201,14 +201,14 @@ using Wanted = std::function<bool(const std::string&)>;
 
 void initialise_own(const ModelConfig& config, torch::nn::Module& module, const std::string& path,
                     const Wanted& wanted) {
-  if (const auto* const experts = dynamic_cast<const detail::StackedExperts*>(&module)) {
+  if (const auto* const experts = dynamic_cast<const nn::StackedExperts*>(&module)) {
     for (const auto& [name, part] : experts->by_expert())
-      if (wanted(detail::joined(path, name)))
+      if (wanted(nn::joined(path, name)))
         give(part, normal(Place{config, module, path, name, part}.spread()));
     return;
   }
   for (const auto& parameter : module.named_parameters(false)) {
-    if (!wanted(detail::joined(path, parameter.key()))) continue;
+    if (!wanted(nn::joined(path, parameter.key()))) continue;
     give(parameter.value(), value_of({config, module, path, parameter.key(), parameter.value()}));
     const auto* embedding = dynamic_cast<const nn::Embedding*>(&module);
     if (embedding != nullptr && embedding->padding() >= 0)
@@ -216,8 +216,7 @@ void initialise_own(const ModelConfig& config, torch::nn::Module& module, const 
   }
   if (dynamic_cast<const nn::BatchNorm2d*>(&module) == nullptr) return;
   for (const auto& buffer : module.named_buffers(false))
-    if (wanted(detail::joined(path, buffer.key())))
-      buffer.value().fill_(buffer.key() == "running_var");
+    if (wanted(nn::joined(path, buffer.key()))) buffer.value().fill_(buffer.key() == "running_var");
 }
 
 void initialise_below(const ModelConfig& config, torch::nn::Module& module, const std::string& path,
@@ -225,7 +224,7 @@ void initialise_below(const ModelConfig& config, torch::nn::Module& module, cons
   for (const auto& below : module.named_children()) {
     // nn/lora.h sets the first values of adapters.
     if (below.key() == "lora_A" || below.key() == "lora_B") continue;
-    initialise_below(config, *below.value(), detail::joined(path, below.key()), wanted);
+    initialise_below(config, *below.value(), nn::joined(path, below.key()), wanted);
   }
   initialise_own(config, module, path, wanted);
 }

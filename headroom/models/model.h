@@ -9,7 +9,7 @@
 //   model->run(batch).loss.backward();
 //
 // Under libtorch::on(device), weights are created on that device without values. `initialise` gives
-// them the values of a new model, a checkpoint (models/safetensors.h) those of a trained one.
+// them the values of a new model, a checkpoint (weights/safetensors.h) those of a trained one.
 //
 // Threads: one model, one thread at a time.
 #pragma once

@@ -7,7 +7,7 @@
 //
 // Like peft's (0.18): the same order, the same temporaries, scaled by alpha / rank, or with
 // rank_stabilised by alpha / sqrt(rank). DoRA is not here: it adds temporaries of the weights'
-// size. models/adapter_files.h saves adapters as peft's files and loads them. Layers stay the same
+// size. weights/adapter_files.h saves adapters as peft's files and loads them. Layers stay the same
 // objects. An adapter adds two children to its layer, `lora_A` and `lora_B` (to an embedding,
 // two parameters). So parameters have the names of peft's files without their prefix
 // "base_model.model.", and weights keep the hub's names.

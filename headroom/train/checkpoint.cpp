@@ -22,15 +22,15 @@
 #include "headroom/base/run_folder.h"
 #include "headroom/base/sha256.h"
 #include "headroom/libtorch/random_state.h"
-#include "headroom/models/tensor_files.h"
+#include "headroom/weights/tensor_files.h"
 
 namespace headroom::train {
 namespace {
 
 namespace fs = std::filesystem;
 using at::Tensor;
-using models::NamedTensors;
-using models::TensorFile;
+using weights::NamedTensors;
+using weights::TensorFile;
 
 constexpr const char* kUnfinished = ".unfinished";
 constexpr const char* kState = "state.json";
@@ -107,7 +107,7 @@ void write_into(const fs::path& unfinished, const Run& run) {
   for (const auto& [name, tensors] :
        {std::pair(kModel, &run.model), std::pair(kOptimizer, &run.optimizer),
         std::pair(kRandom, &run.random)}) {
-    models::save_tensors(unfinished / name, *tensors);
+    weights::save_tensors(unfinished / name, *tensors);
     state["sha256"][name] = sha256_of_file(unfinished / name);
   }
   state["sha256"][kState] = hash_of(state);

@@ -11,7 +11,7 @@
 #include "headroom/base/json.h"
 #include "headroom/data/small_sets.h"
 #include "headroom/models/initialise.h"
-#include "headroom/models/safetensors.h"
+#include "headroom/weights/safetensors.h"
 
 namespace {
 
@@ -29,7 +29,7 @@ void write_model(const std::filesystem::path& folder) {
   at::manual_seed(0);
   const auto model = models::build({config, "config.json"});
   models::initialise(*model);
-  models::save(*model, folder);
+  weights::save(*model, folder);
   write_file_atomically(folder / "config.json", config.dump(1) + "\n");
 }
 

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "headroom/base/error.h"
-#include "headroom/models/detail/safetensors_header.h"
+#include "headroom/weights/detail/safetensors_header.h"
 
 namespace {
 

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "headroom/base/error.h"
-#include "headroom/models/safetensors.h"
-#include "tests/models/safetensors_files.h"
+#include "headroom/weights/safetensors.h"
 #include "tests/models/tiny_models.h"
+#include "tests/weights/safetensors_files.h"
 
 namespace headroom::models {
 

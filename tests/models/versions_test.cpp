@@ -6,7 +6,7 @@
 #include "headroom/model/tasks.h"
 #include "headroom/models/batch.h"
 #include "headroom/models/initialise.h"
-#include "headroom/models/safetensors.h"
+#include "headroom/weights/safetensors.h"
 #include "tests/models/tiny_models.h"
 #include "tests/support/temporary_folder.h"
 

@@ -14,10 +14,10 @@
 #include "headroom/libtorch/on.h"
 #include "headroom/models/initialise.h"
 #include "headroom/models/model.h"
-#include "headroom/models/safetensors.h"
 #include "headroom/sim/simulate.h"
-#include "tests/models/safetensors_files.h"
+#include "headroom/weights/safetensors.h"
 #include "tests/peers/formula_values.h"
+#include "tests/weights/safetensors_files.h"
 
 namespace headroom::models {
 namespace {
@@ -278,7 +278,7 @@ void expect_files(Model& model, const Json& hashes, const std::string& name) {
 }
 
 // The same bytes: then Python reads what we write, and we read what Python writes, which the round
-// trips of tests/models/safetensors_test.cpp show of ours.
+// trips of tests/weights/safetensors_test.cpp show of ours.
 TEST(TransformersFiles, AreOursByteForByte) {
   int count = 0;
   for (const Json& of : figures()["cases"]) {

@@ -23,7 +23,7 @@ MODELS = ("gpt2", "llama")
 
 
 class AdapterNet(nn.Module):
-    """The twin of tests/models/adapter_net.h."""
+    """The twin of tests/weights/adapter_net.h."""
 
     def __init__(self):
         super().__init__()

@@ -8,7 +8,7 @@
 #include "headroom/base/file.h"
 #include "headroom/data/small_sets.h"
 #include "headroom/models/initialise.h"
-#include "headroom/models/safetensors.h"
+#include "headroom/weights/safetensors.h"
 
 namespace headroom::testing {
 namespace {
@@ -34,7 +34,7 @@ std::string published_model(const fs::path& folder, const char* config) {
   at::manual_seed(1);
   const auto model = models::build(model::read_config(folder));
   models::initialise(*model);
-  models::save(*model, folder);
+  weights::save(*model, folder);
   return folder;
 }
 

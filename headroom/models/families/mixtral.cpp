@@ -10,7 +10,7 @@
 #include <optional>
 
 #include "headroom/models/families/decoder.h"
-#include "headroom/models/families/stacked_experts.h"
+#include "headroom/nn/stacked_experts.h"
 
 namespace headroom::models::detail {
 namespace mixtral {
@@ -46,8 +46,8 @@ class Experts : public torch::nn::Module {
   Experts(const Shape& shape, const Routing& routing, const nn::Activation& function)
       : routing_(routing),
         gate_(child<Linear>(*this, "gate", shape.width, routing.experts, false)),
-        experts_(child<StackedExperts>(*this, "experts", routing.experts, shape.width, shape.inner,
-                                       function)) {}
+        experts_(child<nn::StackedExperts>(*this, "experts", routing.experts, shape.width,
+                                           shape.inner, function)) {}
 
   Tensor operator()(const Tensor& x, const LayerInputs& with) const {
     jitter(x, routing_, is_training());
@@ -62,7 +62,7 @@ class Experts : public torch::nn::Module {
  private:
   const Routing routing_;
   const std::shared_ptr<Linear> gate_;
-  const std::shared_ptr<StackedExperts> experts_;
+  const std::shared_ptr<nn::StackedExperts> experts_;
 };
 
 // Those of 4.57: one after the other.
@@ -183,7 +183,7 @@ Tensor balance_loss(const std::vector<Tensor>& routes, const Routing& routing, c
       probabilities = probabilities + (shares.to(at::kFloat) * seen.unsqueeze(-1)).sum(0);
       rows = rows + seen.sum();
     } else {
-      tokens = tokens + counted(chosen, routing.experts);
+      tokens = tokens + nn::counted(chosen, routing.experts);
       probabilities = probabilities + shares.to(at::kFloat).sum(0);
       rows = rows + shares.size(0);
     }

@@ -13,11 +13,11 @@
 #include "headroom/config/training_keys.h"
 #include "headroom/libtorch/on.h"
 #include "headroom/memory/memory_statistics.h"
-#include "headroom/models/adapter_files.h"
 #include "headroom/models/initialise.h"
-#include "headroom/models/safetensors.h"
-#include "headroom/models/tensor_files.h"
 #include "headroom/nn/freeze.h"
+#include "headroom/weights/adapter_files.h"
+#include "headroom/weights/safetensors.h"
+#include "headroom/weights/tensor_files.h"
 
 namespace headroom::cli {
 namespace {
@@ -98,7 +98,7 @@ std::optional<nn::Lora> choose_what_is_trained(models::Model& model, const confi
   torch::nn::Module& module = model.module();
   const std::string kind = config.text("model");
   if (adapter) {
-    nn::Lora lora = models::load_adapter(module, *adapter);
+    nn::Lora lora = weights::load_adapter(module, *adapter);
     if (kind == "lora") return lora;
     lora.merge();
     for (auto& parameter : module.named_parameters())
@@ -192,10 +192,10 @@ TrainingJob job_on(c10::Device device, const config::Resolved& config, std::int6
       device, [&] { return models::build(named.config, build_settings(config, named.config)); });
   std::vector<std::string> lacking;
   if (weights) {
-    const models::Loaded loaded = models::load(*job.model, *weights, {.skip_other_shapes = true});
-    say(models::to_string(loaded));
+    const weights::Loaded loaded = weights::load(*job.model, *weights, {.skip_other_shapes = true});
+    say(weights::to_string(loaded));
     lacking = loaded.missing;
-    for (const models::OtherShape& other : loaded.other_shapes) lacking.push_back(other.name);
+    for (const weights::OtherShape& other : loaded.other_shapes) lacking.push_back(other.name);
   } else {
     models::initialise(*job.model);
   }

@@ -12,8 +12,8 @@
 #include "headroom/cli/core/training_folder.h"
 #include "headroom/cli/core/training_request.h"
 #include "headroom/model/tasks.h"
-#include "headroom/models/adapter_files.h"
-#include "headroom/models/safetensors.h"
+#include "headroom/weights/adapter_files.h"
+#include "headroom/weights/safetensors.h"
 
 namespace headroom::cli {
 namespace {
@@ -87,9 +87,9 @@ const char* peft_task(model::Task task) {
 void save_adapter(TrainingJob& job, const TrainingData& data, const config::Resolved& config,
                   const fs::path& folder) {
   models::Model& model = *job.model;
-  models::AdapterInfo info{.base_model = base_name_of(config),
-                           .task_type = peft_task(model.task()),
-                           .base_class = model::architecture_of(model.config(), model.task())};
+  weights::AdapterInfo info{.base_model = base_name_of(config),
+                            .task_type = peft_task(model.task()),
+                            .base_class = model::architecture_of(model.config(), model.task())};
   std::set<std::string> heads;
   for (const auto& parameter : model.module().named_parameters())
     if (parameter->requires_grad() && parameter.key().find("lora_") == std::string::npos) {
@@ -97,7 +97,7 @@ void save_adapter(TrainingJob& job, const TrainingData& data, const config::Reso
       info.parameters.emplace_back(parameter.key(), parameter->detach());
     }
   info.modules.assign(heads.begin(), heads.end());
-  models::save_adapter(*job.lora, folder, info);
+  weights::save_adapter(*job.lora, folder, info);
   write_file_atomically(folder / "config.json", config_of(model, data).dump(1) + "\n");
 }
 
@@ -109,7 +109,7 @@ std::string save_result(TrainingJob& job, const TrainingData& data,
   if (job.lora) {
     save_adapter(job, data, config, folder);
   } else {
-    models::save(*job.model, folder);
+    weights::save(*job.model, folder);
     write_file_atomically(folder / "config.json", config_of(*job.model, data).dump(1) + "\n");
   }
   describe_images(folder, data);
