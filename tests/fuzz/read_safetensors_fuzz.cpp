@@ -13,8 +13,8 @@
 
 namespace {
 
-using headroom::models::detail::read_safetensors_header;
-using headroom::models::detail::StoredTensor;
+using headroom::weights::detail::read_safetensors_header;
+using headroom::weights::detail::StoredTensor;
 
 std::string with_length(std::string_view bytes) {
   const std::size_t end = bytes.rfind('}');
