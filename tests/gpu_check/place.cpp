@@ -3,13 +3,13 @@
 #include <algorithm>
 
 #include "headroom/base/text.h"
-#include "headroom/cli/core/cards_to_fill.h"
 #include "headroom/cuda/load.h"
 #include "headroom/dryrun/dry_run.h"
 #include "headroom/gpu/cuda_order.h"
 #include "headroom/gpu/nvml.h"
 #include "headroom/gpu/profile.h"
 #include "headroom/gpu/sampler.h"
+#include "headroom/machine/cards_to_fill.h"
 
 namespace headroom::gpu_check {
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "headroom/cli/core/cards_to_fill.h"
 #include "headroom/cli/core/terminal.h"
 #include "headroom/cli/core/view/estimate_view.h"
+#include "headroom/machine/cards_to_fill.h"
 
 namespace headroom::cli {
 namespace {
@@ -40,7 +40,7 @@ Json device_json(const CardAnswer* on) {
   if (on == nullptr) return {};
   return {{"name", on->card.name},
           {"total_bytes", on->card.total.count},
-          {"usable_bytes", usable(on->card).count}};
+          {"usable_bytes", machine::usable(on->card).count}};
 }
 
 Json devices_json(const std::vector<CardAnswer>& cards) {

@@ -4,10 +4,10 @@
 #include <utility>
 
 #include "headroom/base/time.h"
-#include "headroom/cli/core/cards_to_fill.h"
 #include "headroom/forecast/cheapest_help.h"
 #include "headroom/gpu/catalogue.h"
 #include "headroom/gpu/profile.h"
+#include "headroom/machine/cards_to_fill.h"
 #include "headroom/model/can_run.h"
 #include "headroom/model/stored_precision.h"
 
@@ -89,7 +89,7 @@ Answer answer_by_formula(const model::NamedModel& model, const model::Settings& 
   Answer answer;
   for (const gpu::SimulatedCard& card : cards) {
     const trace::Peak peak = peak_of(forecast_on(&card));
-    const Bytes spare = usable(card) - peak.process;
+    const Bytes spare = machine::usable(card) - peak.process;
     answer.cards.push_back({card, peak, spare >= Bytes{0}, spare});
   }
   const CardAnswer* tightest = answer.tightest();

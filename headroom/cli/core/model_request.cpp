@@ -1,13 +1,14 @@
 #include "headroom/cli/core/model_request.h"
+#include "headroom/cli/core/gpus_option.h"
 
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "headroom/cli/core/cards_to_fill.h"
-#include "headroom/cli/core/look.h"
 #include "headroom/cli/core/policy.h"
 #include "headroom/forecast/closed_form.h"
 #include "headroom/gpu/simulated_json.h"
+#include "headroom/machine/cards_to_fill.h"
+#include "headroom/machine/look.h"
 #include "headroom/model/meaning.h"
 #include "headroom/model/model_catalogue.h"
 #include "headroom/model/positions.h"
@@ -46,7 +47,7 @@ void ModelRequest::add_to(CLI::App* command) {
 ResolvedRequest::ResolvedRequest(const ModelRequest& request)
     : model(request.model),
       settings(request.settings.settings()),
-      cards(cards_to_fill(request.gpus)) {
+      cards(machine::cards_to_fill(request.gpus)) {
   Decided decided = decide(model, settings, cards);
   model = std::move(decided.model);
   settings = std::move(decided.settings);

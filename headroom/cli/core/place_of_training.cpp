@@ -8,14 +8,14 @@
 #include "headroom/base/error.h"
 #include "headroom/base/text.h"
 #include "headroom/base/time.h"
-#include "headroom/cli/core/cards_to_fill.h"
-#include "headroom/cli/core/look.h"
 #include "headroom/cli/core/terminal.h"
 #include "headroom/cli/core/training_request.h"
 #include "headroom/forecast/closed_form.h"
 #include "headroom/gpu/catalogue.h"
 #include "headroom/gpu/cuda_order.h"
 #include "headroom/lease/ledger.h"
+#include "headroom/machine/cards_to_fill.h"
+#include "headroom/machine/look.h"
 #include "headroom/supervise/allowance.h"
 #include "headroom/supervise/place_search.h"
 
@@ -39,7 +39,7 @@ std::optional<Bytes> largest_when_empty(const gpu::Machine& machine) {
 
 const gpu::DeviceProfile* chip_of(const gpu::Machine& machine) {
   for (const gpu::Card& card : machine.cards)
-    if (const gpu::DeviceProfile* profile = profile_of(card)) return profile;
+    if (const gpu::DeviceProfile* profile = machine::profile_of(card)) return profile;
   return nullptr;
 }
 
@@ -130,7 +130,7 @@ void show_others(const gpu::Card& own, supervise::PlaceSearch& search, RunPlace&
 
 // Of a process of its own.
 Bytes context_on(const gpu::Card& card) {
-  const gpu::DeviceProfile* const profile = profile_of(card);
+  const gpu::DeviceProfile* const profile = machine::profile_of(card);
   return profile == nullptr ? Bytes{} : profile->context.value_or(Bytes{});
 }
 
@@ -197,7 +197,7 @@ DryPlace dry_place(const gpu::Devices& devices, const config::Resolved& config) 
   const bool is_simulated = devices.kind == gpu::Devices::Kind::simulated;
   if (devices.kind == gpu::Devices::Kind::cpu || (is_simulated && devices.box.name.empty()))
     return {devices, {}};
-  const Look look = look_at_machine(devices.text.empty() ? "auto" : devices.text);
+  const machine::Look look = machine::look_at_machine(devices.text.empty() ? "auto" : devices.text);
   const gpu::Machine machine =
       gpu::narrowed(look.machine, devices, gpu::CudaEnvironment::current());
   auto outer = supervise::Allowance::find(devices, {});

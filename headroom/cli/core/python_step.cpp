@@ -15,9 +15,9 @@
 #include "headroom/base/file.h"
 #include "headroom/base/process.h"
 #include "headroom/base/text.h"
-#include "headroom/cli/core/cards_to_fill.h"
 #include "headroom/cli/core/start_engine.h"
 #include "headroom/gpu/simulated_json.h"
+#include "headroom/machine/cards_to_fill.h"
 
 namespace headroom::cli {
 namespace {
@@ -113,7 +113,8 @@ Json python_request(const ModelRequest& request, const std::vector<std::string>&
                {"rules", request.rules},
                {"allocator", request.allocator ? Json(*request.allocator) : Json()},
                {"json", request.json}};
-  for (const auto& card : cards_to_fill(request.gpus)) json["cards"].push_back(gpu::to_json(card));
+  for (const auto& card : machine::cards_to_fill(request.gpus))
+    json["cards"].push_back(gpu::to_json(card));
   return json;
 }
 

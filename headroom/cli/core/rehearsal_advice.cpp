@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "headroom/cli/core/cards_to_fill.h"
 #include "headroom/cli/core/rehearsal_answer.h"
 #include "headroom/cli/core/terminal.h"
+#include "headroom/machine/cards_to_fill.h"
 
 namespace headroom::cli {
 
@@ -25,12 +25,13 @@ std::vector<TriedAdvice> advice_for(const RehearsalOrders& orders, Bytes needs_n
     }
     const RehearsedCard& on = tightest(tried, orders.cards);
     const Bytes needs = tried.needs(on.index);
-    advice.push_back({.change = change,
-                      .was_made = tried.change_was_made,
-                      .needs = needs,
-                      .saves = needs_now - needs,
-                      .allocated = on.report.peak.allocated,
-                      .fits = needs <= usable(orders.cards[static_cast<std::size_t>(on.index)])});
+    advice.push_back(
+        {.change = change,
+         .was_made = tried.change_was_made,
+         .needs = needs,
+         .saves = needs_now - needs,
+         .allocated = on.report.peak.allocated,
+         .fits = needs <= machine::usable(orders.cards[static_cast<std::size_t>(on.index)])});
   }
   std::sort(advice.begin(), advice.end(),
             [](const auto& one, const auto& other) { return one.needs < other.needs; });

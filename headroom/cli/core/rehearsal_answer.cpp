@@ -6,13 +6,13 @@
 #include <map>
 
 #include "headroom/base/text.h"
-#include "headroom/cli/core/cards_to_fill.h"
+#include "headroom/machine/cards_to_fill.h"
 
 namespace headroom::cli {
 namespace {
 
 Bytes left(const Rehearsal& rehearsal, int index, const std::vector<gpu::SimulatedCard>& cards) {
-  return usable(cards[static_cast<std::size_t>(index)]) - rehearsal.needs(index);
+  return machine::usable(cards[static_cast<std::size_t>(index)]) - rehearsal.needs(index);
 }
 
 // By card.
@@ -87,7 +87,7 @@ Answer answer_of(const RehearsalOrders& orders, const Rehearsal& rehearsal, bool
     answer.cards.push_back({.card = card,
                             .peak = peak,
                             .fits = fits(rehearsal, orders.cards),
-                            .spare = usable(card) - peak.process,
+                            .spare = machine::usable(card) - peak.process,
                             .until_it_failed = failed});
   }
   return answer;

@@ -5,10 +5,10 @@
 
 #include "headroom/base/error.h"
 #include "headroom/base/text.h"
-#include "headroom/cli/core/look.h"
 #include "headroom/cli/core/training_request.h"
 #include "headroom/config/training_keys.h"
 #include "headroom/forecast/policies.h"
+#include "headroom/machine/look.h"
 #include "headroom/model/tasks.h"
 
 namespace headroom::cli {
@@ -108,7 +108,7 @@ std::optional<std::string> choose_variant(config::Resolved& config, const gpu::D
            " of the command line, not one of model_variants";
   std::optional<Bytes> total;  // the CPU counts as the smallest card
   if (devices.kind != gpu::Devices::Kind::cpu)
-    total = gpu::smallest_total(look_at_machine(devices.text).machine);
+    total = gpu::smallest_total(machine::look_at_machine(devices.text).machine);
   std::vector<forecast::Variant> sizes;
   for (const config::ModelVariant& one : variants) sizes.push_back({one.min_total, one.model});
   const auto choice = forecast::variant_by_memory(sizes, total.value_or(Bytes{0}));

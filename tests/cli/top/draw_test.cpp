@@ -194,7 +194,7 @@ TEST(TopScreen, ShowsLeasesWhenThereAreSome) {
 TEST(TopScreen, ShowsTheQueueWithNeedsAndReasons) {
   Picture picture = picture_of(1);
   for (int i = 1; i <= 3; ++i) {
-    WaitingRow waiting;
+    machine::WaitingRow waiting;
     waiting.position = i;
     waiting.pid = 500 + i;
     waiting.waiter.wish.need = 20_GiB;

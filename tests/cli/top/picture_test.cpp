@@ -17,8 +17,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-Look look_at(std::vector<gpu::Card> cards) {
-  return look_at_sample(machine_of(std::move(cards)), {}, {});
+machine::Look look_at(std::vector<gpu::Card> cards) {
+  return machine::look_at_sample(machine_of(std::move(cards)), {}, {});
 }
 
 gpu::GpuProcess of(const ProcessIdentity& identity, Bytes used) {
@@ -66,7 +66,7 @@ TEST(TopPicture, AdvisesToEndWhatIsLeftOverWhileAJobWaits) {
   ASSERT_TRUE(child.signal_until(SIGSTOP, 'T'));
   gpu::Card full = card(0, 20_GiB);
   full.processes = {of(child.identity(), 20_GiB)};
-  Look look = look_at({full});
+  machine::Look look = look_at({full});
   lease::Waiter waiter;
   waiter.wish = {.need = 10_GiB, .cards = {full.uuid}};
   look.leases.waiting = {waiter};
@@ -84,7 +84,7 @@ TEST(TopPicture, ATrainingThatStepsIsNotLeftOver) {
   proc.add({.pid = 50, .parent = 1, .command = "headroom-engine train"});
   gpu::Card full = card(0, 20_GiB);
   full.processes = {of({50, 1000}, 20_GiB)};
-  Look look = look_at({full});
+  machine::Look look = look_at({full});
   lease::Waiter waiter;
   waiter.wish = {.need = 10_GiB, .cards = {full.uuid}};
   look.leases.waiting = {waiter};
@@ -96,7 +96,7 @@ TEST(TopPicture, ATrainingThatStepsIsNotLeftOver) {
 }
 
 TEST(TopPicture, LeavesTheAgesOfCardsToTheScreen) {
-  Look look = look_at({card(0)});
+  machine::Look look = look_at({card(0)});
   gpu::Machine old = look.machine;
   old.cards[0].sampled = Clock::now() - std::chrono::minutes(1);
   old.cards[0].trouble = "GPU is lost";

@@ -9,14 +9,15 @@
 #include "headroom/base/interrupt.h"
 #include "headroom/base/json.h"
 #include "headroom/base/text.h"
-#include "headroom/cli/core/end_idle.h"
-#include "headroom/cli/core/holders_at_work.h"
-#include "headroom/cli/core/lease_report.h"
-#include "headroom/cli/core/leftovers.h"
-#include "headroom/cli/core/look.h"
+#include "headroom/cli/core/gpus_option.h"
+#include "headroom/cli/core/lease_view.h"
 #include "headroom/cli/core/registry.h"
 #include "headroom/cli/core/terminal.h"
 #include "headroom/gpu/holders.h"
+#include "headroom/machine/end_idle.h"
+#include "headroom/machine/holders_at_work.h"
+#include "headroom/machine/leftovers.h"
+#include "headroom/machine/look.h"
 
 namespace headroom::cli {
 namespace {
@@ -76,17 +77,17 @@ std::vector<ProcessStat> named_holders(const std::vector<pid_t>& pids,
 ExitCode end_named(const std::vector<ProcessStat>& named, const CleanOptions& options,
                    const ProcessTable& processes) {
   const Interrupt interrupt;
-  std::vector<EndAnswer> answers;
+  std::vector<machine::EndAnswer> answers;
   {
     ProgressLine line(2);
-    answers = end_idle(named, options.gpus, processes, interrupt.token(), [&](int left) {
+    answers = machine::end_idle(named, options.gpus, processes, interrupt.token(), [&](int left) {
       line.show("watching " + counted(static_cast<long long>(named.size()), "process") +
                 " for progress, " + std::to_string(left) + " s");
     });
   }
   if (answers.empty()) return interrupt.exit_code();
   bool all_ended = true;
-  for (const EndAnswer& answer : answers) {
+  for (const machine::EndAnswer& answer : answers) {
     print_error("headroom clean: " + answer.sentence + "\n");
     all_ended = all_ended && answer.ended;
   }
@@ -119,7 +120,7 @@ Bytes used_by_all(const gpu::Machine& machine) {
   return used;
 }
 
-std::string report_text(const Look& look, const std::vector<gpu::HolderReport>& reports,
+std::string report_text(const machine::Look& look, const std::vector<gpu::HolderReport>& reports,
                         const Terminal& terminal) {
   std::string out;
   for (const auto& report : reports) out += holder_text(report, terminal);
@@ -136,10 +137,11 @@ std::string report_text(const Look& look, const std::vector<gpu::HolderReport>& 
 
 ExitCode run_clean(const CleanOptions& options) {
   const ProcessTable processes;
-  const Look look = look_at_machine(options.gpus, {.activity = true, .keep_sampling = false});
+  const machine::Look look =
+      machine::look_at_machine(options.gpus, {.activity = true, .keep_sampling = false});
   const auto reports =
-      holders_of(look.machine, watch::job_statuses(watch::status_folder(), processes), processes,
-                 options.force);
+      machine::holders_of(look.machine, watch::job_statuses(watch::status_folder(), processes),
+                          processes, options.force);
   // Rejects a wrong PID before any change.
   auto to_end = named_holders(options.end, reports, processes);
   const Terminal terminal = standard_output();
@@ -148,14 +150,14 @@ ExitCode run_clean(const CleanOptions& options) {
   Bytes returned{0};
   ExitCode code = kOk;
   if (!options.stats_only) {
-    const Leftovers leftovers = remove_leftovers(processes, options.force);
+    const machine::Leftovers leftovers = machine::remove_leftovers(processes, options.force);
     returned += leftovers.returned;
     for (const std::string& line : leftovers.done) print_error("headroom clean: " + line + "\n");
     const auto agreed = named_holders(ask_about(reports, options), reports, processes);
     to_end.insert(to_end.end(), agreed.begin(), agreed.end());
     if (!to_end.empty()) {
       code = end_named(to_end, options, processes);
-      const Look after = look_at_machine(options.gpus);
+      const machine::Look after = machine::look_at_machine(options.gpus);
       returned += std::max(Bytes{0}, used_by_all(look.machine) - used_by_all(after.machine));
     }
   }

@@ -1,12 +1,13 @@
 // `headroom config explain`: the final value of each key of `headroom train`, and where it is from.
 #include <nlohmann/json.hpp>
 
-#include "headroom/cli/core/look.h"
+#include "headroom/cli/core/gpus_option.h"
 #include "headroom/cli/core/registry.h"
 #include "headroom/cli/core/terminal.h"
 #include "headroom/cli/core/training_config.h"
 #include "headroom/config/explain.h"
 #include "headroom/config/resolved.h"
+#include "headroom/machine/look.h"
 
 namespace headroom::cli {
 namespace {

@@ -3,9 +3,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "headroom/cli/core/look.h"
+#include "headroom/cli/core/gpus_option.h"
 #include "headroom/cli/core/registry.h"
 #include "headroom/cli/core/view/machine_view.h"
+#include "headroom/machine/look.h"
 #include "headroom/watch/gpus_json.h"
 
 namespace headroom::cli {
@@ -82,7 +83,7 @@ std::string process_table(const gpu::Machine& machine, const Terminal& terminal)
 }
 
 ExitCode run_gpus(const GpusOptions& options) {
-  const Look look = look_at_machine(options.gpus);
+  const machine::Look look = machine::look_at_machine(options.gpus);
   if (options.json) {
     print(to_line(watch::gpus_document(look.machine, {look.warnings, look.advice.lines})) + "\n");
     return kOk;

@@ -3,7 +3,7 @@
 
 #include "headroom/base/error.h"
 #include "headroom/base/text.h"
-#include "headroom/cli/core/lease_report.h"
+#include "headroom/cli/core/lease_view.h"
 #include "headroom/cli/core/registry.h"
 #include "headroom/lease/lease_text.h"
 

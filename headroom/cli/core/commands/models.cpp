@@ -5,13 +5,14 @@
 #include <nlohmann/json.hpp>
 
 #include "headroom/base/text.h"
-#include "headroom/cli/core/cards_to_fill.h"
-#include "headroom/cli/core/look.h"
+#include "headroom/cli/core/gpus_option.h"
 #include "headroom/cli/core/registry.h"
 #include "headroom/cli/core/room.h"
 #include "headroom/cli/core/terminal.h"
 #include "headroom/cli/core/whole_number.h"
 #include "headroom/forecast/usual_sizes.h"
+#include "headroom/machine/cards_to_fill.h"
+#include "headroom/machine/look.h"
 #include "headroom/model/model_catalogue.h"
 
 namespace headroom::cli {
@@ -79,11 +80,11 @@ std::string weights_table(const Terminal& terminal) {
 // The memory for a plan on the emptiest card that --gpus names; nothing for `auto`.
 std::optional<Bytes> room_of(const ModelsOptions& options) {
   if (gpu::devices_from(options.gpus).kind == gpu::Devices::Kind::automatic) return {};
-  const Look look = look_at_machine(options.gpus);
+  const machine::Look look = machine::look_at_machine(options.gpus);
   std::optional<Bytes> most;
   for (const gpu::Card& card : look.machine.cards)
     if (const auto usable = usable_now(card))
-      most = std::max(most.value_or(Bytes{0}), room_for_plan(*usable, profile_of(card)));
+      most = std::max(most.value_or(Bytes{0}), room_for_plan(*usable, machine::profile_of(card)));
   return most;
 }
 

@@ -1,13 +1,13 @@
 // `headroom` alone: the machine at a glance and one next command.
-#include "headroom/cli/core/lease_report.h"
-#include "headroom/cli/core/look.h"
+#include "headroom/cli/core/lease_view.h"
 #include "headroom/cli/core/registry.h"
 #include "headroom/cli/core/view/machine_view.h"
+#include "headroom/machine/look.h"
 
 namespace headroom::cli {
 
 ExitCode run_overview(const std::string& gpus) {
-  const Look look = look_at_machine(gpus);
+  const machine::Look look = machine::look_at_machine(gpus);
   const Terminal terminal = standard_output();
   constexpr std::size_t kMostWarnings = 3;
   std::string leases = leases_at_a_glance(look);

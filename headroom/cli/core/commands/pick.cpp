@@ -7,13 +7,14 @@
 #include "headroom/base/error.h"
 #include "headroom/base/interrupt.h"
 #include "headroom/base/json.h"
-#include "headroom/cli/core/look.h"
+#include "headroom/cli/core/gpus_option.h"
 #include "headroom/cli/core/registry.h"
 #include "headroom/cli/core/terminal.h"
 #include "headroom/gpu/recent_ends.h"
 #include "headroom/gpu/wait.h"
 #include "headroom/lease/ledger.h"
 #include "headroom/lease/outer_lease.h"
+#include "headroom/machine/look.h"
 
 namespace headroom::cli {
 namespace {

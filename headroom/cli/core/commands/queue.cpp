@@ -1,5 +1,5 @@
 // `headroom queue`: the jobs that wait for GPU memory, in order, and what each one lacks.
-#include "headroom/cli/core/lease_report.h"
+#include "headroom/cli/core/lease_view.h"
 #include "headroom/cli/core/registry.h"
 
 namespace headroom::cli {

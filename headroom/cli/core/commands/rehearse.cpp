@@ -8,7 +8,6 @@
 #include "headroom/base/error.h"
 #include "headroom/base/text.h"
 #include "headroom/cli/core/answer.h"
-#include "headroom/cli/core/cards_to_fill.h"
 #include "headroom/cli/core/command_behind.h"
 #include "headroom/cli/core/complaint.h"
 #include "headroom/cli/core/output_files.h"
@@ -20,6 +19,7 @@
 #include "headroom/cli/core/view/rehearsal_view.h"
 #include "headroom/cli/core/whole_number.h"
 #include "headroom/edit/knobs.h"
+#include "headroom/machine/cards_to_fill.h"
 
 namespace headroom::cli {
 namespace {
@@ -45,7 +45,7 @@ bool is_count_of_cards(const std::string& gpus) {
 std::vector<gpu::SimulatedCard> cards_for(const RehearseOptions& options) {
   const std::string gpus = options.gpus.empty() ? "all" : options.gpus;
   std::vector<gpu::SimulatedCard> cards =
-      cards_to_fill(is_count_of_cards(gpus) ? "sim:" + gpus : gpus);
+      machine::cards_to_fill(is_count_of_cards(gpus) ? "sim:" + gpus : gpus);
   if (cards.empty())
     throw UnavailableError(expectation("--gpus", "cards to rehearse on", "none",
                                        "--gpus sim:2xH100, or --gpus \"RTX 4090\""));
@@ -103,7 +103,7 @@ Json document(const Answer& answer, const Rehearsal& rehearsal,
             {"device",
              {{"name", on.card.name},
               {"total_bytes", on.card.total.count},
-              {"usable_bytes", usable(on.card).count}}}};
+              {"usable_bytes", machine::usable(on.card).count}}}};
   json.update(to_json(answer.report));
   json["fits"] = on.until_it_failed ? Json() : Json(on.fits);
   json["spare_bytes"] = on.spare.count;
@@ -209,12 +209,13 @@ ExitCode run_fit(const RehearseOptions& options, const RehearsalOrders& orders) 
   if (!first)
     throw UsageError(
         expectation("--fit", "a batch to change", "none", "--map \"--batch-size=batch\""));
-  const auto smallest = std::min_element(
-      orders.cards.begin(), orders.cards.end(),
-      [](const auto& one, const auto& other) { return usable(one) < usable(other); });
-  const LargestBatch found = find_largest_batch(*first, usable(*smallest), [&](long long batch) {
-    return rehearsed(orders, knobs, batch, orders.cards);
-  });
+  const auto smallest = std::min_element(orders.cards.begin(), orders.cards.end(),
+                                         [](const auto& one, const auto& other) {
+                                           return machine::usable(one) < machine::usable(other);
+                                         });
+  const LargestBatch found = find_largest_batch(
+      *first, machine::usable(*smallest),
+      [&](long long batch) { return rehearsed(orders, knobs, batch, orders.cards); });
   if (options.json) {
     print(to_line(document(found, join(orders.command, " "), *smallest)) + "\n");
   } else {
@@ -225,7 +226,7 @@ ExitCode run_fit(const RehearseOptions& options, const RehearsalOrders& orders) 
     for (const RehearsedBatch& one : found.rehearsed)
       text += fmt::format("  {:>8}  {:12}  needs {}, {}\n", one.batch,
                           one.fits ? "fits" : "does not fit", to_string(one.needs),
-                          left_text(usable(*smallest) - one.needs));
+                          left_text(machine::usable(*smallest) - one.needs));
     print(text);
   }
   return found.batch ? kOk : kDoesNotFit;

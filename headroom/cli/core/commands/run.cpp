@@ -7,15 +7,15 @@
 #include "headroom/base/error.h"
 #include "headroom/base/json.h"
 #include "headroom/base/text.h"
-#include "headroom/cli/core/cards_to_fill.h"
 #include "headroom/cli/core/command_behind.h"
 #include "headroom/cli/core/complaint.h"
-#include "headroom/cli/core/look.h"
 #include "headroom/cli/core/registry.h"
 #include "headroom/cli/core/rehearsal.h"
 #include "headroom/cli/core/terminal.h"
 #include "headroom/edit/knobs.h"
 #include "headroom/job/detached.h"
+#include "headroom/machine/cards_to_fill.h"
+#include "headroom/machine/look.h"
 #include "headroom/supervise/checkpoints.h"
 #include "headroom/supervise/run_history.h"
 #include "headroom/supervise/supervisor.h"
@@ -150,7 +150,7 @@ void tell_unused(const supervise::Orders& orders,
 Bytes need_by_rehearsal(const RunOptions& options, const supervise::Orders& orders,
                         const std::function<void(const std::string&)>& say) {
   std::vector<gpu::SimulatedCard> cards =
-      cards_to_fill(options.gpus.empty() ? "all" : options.gpus);
+      machine::cards_to_fill(options.gpus.empty() ? "all" : options.gpus);
   if (cards.empty())
     throw UnavailableError(expectation("--rehearse", "GPUs that the command would run on", "none"));
   for (gpu::SimulatedCard& card : cards) {

@@ -13,13 +13,14 @@
 #include "headroom/base/error.h"
 #include "headroom/base/file.h"
 #include "headroom/base/interrupt.h"
-#include "headroom/cli/core/holders_at_work.h"
+#include "headroom/cli/core/gpus_option.h"
 #include "headroom/cli/core/registry.h"
 #include "headroom/cli/core/top/draw.h"
 #include "headroom/cli/core/top/ending.h"
 #include "headroom/cli/core/top/full_screen.h"
 #include "headroom/cli/core/top/watcher.h"
 #include "headroom/gpu/holders.h"
+#include "headroom/machine/holders_at_work.h"
 
 namespace headroom::cli {
 namespace {
@@ -165,7 +166,8 @@ bool Top::heed_keys(FullScreen& screen) {
 
 void Top::explain() {
   controls_.explanation = {};
-  for (const auto& report : holders_of(picture_->machine, watch::job_statuses(), processes_, false))
+  for (const auto& report :
+       machine::holders_of(picture_->machine, watch::job_statuses(), processes_, false))
     if (report.process == controls_.to_end->process && report.card == controls_.to_end->uuid)
       controls_.explanation = {to_string(report.holder_class), report.why, report.action};
 }
@@ -210,7 +212,7 @@ ExitCode Top::run() {
 
 // The same as text, for a pipe or a file.
 ExitCode show_once(const TopOptions& options) {
-  Picture picture = picture_of(look_at_machine(options.gpus), watch::job_statuses());
+  Picture picture = picture_of(machine::look_at_machine(options.gpus), watch::job_statuses());
   Terminal terminal = standard_output();
   if (!terminal.is_terminal && !environment("COLUMNS")) terminal.width = 140;
   std::string text;

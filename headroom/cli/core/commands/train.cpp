@@ -13,7 +13,7 @@
 #include "headroom/base/run_folder.h"
 #include "headroom/base/text.h"
 #include "headroom/cli/core/complaint.h"
-#include "headroom/cli/core/look.h"
+#include "headroom/cli/core/gpus_option.h"
 #include "headroom/cli/core/output_files.h"
 #include "headroom/cli/core/place_of_training.h"
 #include "headroom/cli/core/registry.h"
@@ -24,6 +24,7 @@
 #include "headroom/cli/core/training_request.h"
 #include "headroom/config/help.h"
 #include "headroom/config/training_keys.h"
+#include "headroom/machine/look.h"
 
 namespace headroom::cli {
 namespace {

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "headroom/base/text.h"
-#include "headroom/cli/core/lease_report.h"
+#include "headroom/cli/core/lease_view.h"
 #include "headroom/cli/core/registry.h"
 #include "headroom/cli/core/terminal.h"
 #include "headroom/gpu/holders.h"
@@ -17,7 +17,7 @@ std::string size_or_unknown(std::optional<Bytes> size) {
 }
 
 // "held by PID 12, 14"; adds a note if the process that requested the lease is gone.
-std::string holders_text(const LeaseRow& row) {
+std::string holders_text(const machine::LeaseRow& row) {
   const std::vector<pid_t> holding = row.holding.value_or(std::vector<pid_t>{});
   std::vector<std::string> pids;
   for (const pid_t pid : holding) pids.push_back(std::to_string(pid));
@@ -30,7 +30,8 @@ std::string holders_text(const LeaseRow& row) {
   return text;
 }
 
-std::string card_text(const gpu::Card& card, const LeaseReport& report, const Terminal& terminal) {
+std::string card_text(const gpu::Card& card, const machine::LeaseReport& report,
+                      const Terminal& terminal) {
   const int width = terminal.is_terminal ? terminal.width - 1 : 100;
   std::string memory = "memory unknown";
   if (card.memory)
@@ -40,7 +41,7 @@ std::string card_text(const gpu::Card& card, const LeaseReport& report, const Te
   std::string text =
       wrapped(memory, terminal.paint(label(card), Colour::bold) + "  ", "       ", width);
   bool any = false;
-  for (const LeaseRow& row : report.leases) {
+  for (const machine::LeaseRow& row : report.leases) {
     if (row.card != card.uuid) continue;
     any = true;
     text += wrapped("lease " + row.claim.id + " of " + user_of(row.claim) + ": " +
@@ -66,7 +67,7 @@ std::string card_text(const gpu::Card& card, const LeaseReport& report, const Te
   return text;
 }
 
-std::string text_of(const LeaseReport& report, const Terminal& terminal) {
+std::string text_of(const machine::LeaseReport& report, const Terminal& terminal) {
   std::string text;
   for (const gpu::Card& card : report.look.machine.cards)
     if (!card.mig_enabled) text += card_text(card, report, terminal);

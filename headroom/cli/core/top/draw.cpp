@@ -29,7 +29,8 @@ Line title_line(const Picture& picture, const Canvas& canvas) {
 }
 
 // "2. PID 4242 alice needs 20.00 GiB, waits 3m20s: best is GPU 0 with ..."
-Line waiting_line(const WaitingRow& row, const Picture& picture, const Terminal& terminal) {
+Line waiting_line(const machine::WaitingRow& row, const Picture& picture,
+                  const Terminal& terminal) {
   const lease::Waiter& waiter = row.waiter;
   std::string text = row.position ? std::to_string(*row.position) + "." : "-";
   if (row.pid) text += " PID " + std::to_string(*row.pid);

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "headroom/base/error.h"
-#include "headroom/cli/core/end_idle.h"
+#include "headroom/machine/end_idle.h"
 
 namespace headroom::cli {
 
@@ -29,7 +29,7 @@ void Ending::finish(std::string text) {
 std::string Ending::outcome(const ProcessStat& process, const std::stop_token& stop) {
   const std::string name = "PID " + std::to_string(process.identity.pid);
   try {
-    const auto answers = end_idle({process}, gpus_, ProcessTable(), stop, [&](int left) {
+    const auto answers = machine::end_idle({process}, gpus_, ProcessTable(), stop, [&](int left) {
       say("watching " + name + " for progress, " + std::to_string(left) + " s");
     });
     return answers.empty() ? "" : answers.front().sentence;

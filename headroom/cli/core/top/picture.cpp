@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "headroom/base/text.h"
-#include "headroom/cli/core/holders_at_work.h"
+#include "headroom/machine/holders_at_work.h"
 #include "headroom/watch/gpus_json.h"
 
 namespace headroom::cli {
@@ -27,13 +27,14 @@ std::optional<watch::JobStatus> job_of(const ProcessRow& row,
   return found == jobs.end() ? std::nullopt : std::optional(*found);
 }
 
-std::string lease_of(const ProcessRow& row, const Look& look) {
+std::string lease_of(const ProcessRow& row, const machine::Look& look) {
   if (!row.process) return {};
   const auto found = look.seen.lease_of.find({row.process->pid, row.uuid});
   return found == look.seen.lease_of.end() ? "" : found->second;
 }
 
-std::vector<ProcessRow> rows_of(const Look& look, const std::vector<watch::JobStatus>& jobs) {
+std::vector<ProcessRow> rows_of(const machine::Look& look,
+                                const std::vector<watch::JobStatus>& jobs) {
   std::vector<ProcessRow> rows;
   for (const gpu::Card& card : look.machine.cards) {
     for (const gpu::GpuProcess& process : card.processes.value_or(std::vector<gpu::GpuProcess>{})) {
@@ -58,7 +59,7 @@ std::string end_what_is_left_over(const Picture& picture, const std::vector<watc
     const auto& cards = picture.waiting[0].waiter.wish.cards;
     return std::find(cards.begin(), cards.end(), card) != cards.end();
   };
-  for (const auto& report : holders_of(picture.machine, jobs, processes, false)) {
+  for (const auto& report : machine::holders_of(picture.machine, jobs, processes, false)) {
     const bool left_over = report.holder_class == gpu::HolderClass::orphan ||
                            report.holder_class == gpu::HolderClass::stopped;
     if (!left_over || !report.process || !wanted(report.card)) continue;
@@ -113,11 +114,11 @@ std::string advice_for(const Picture& picture, const std::vector<watch::JobStatu
 
 }  // namespace
 
-Picture picture_of(Look look, const std::vector<watch::JobStatus>& jobs,
+Picture picture_of(machine::Look look, const std::vector<watch::JobStatus>& jobs,
                    const ProcessTable& processes) {
   Picture picture{.taken = Clock::now(), .wall = std::chrono::system_clock::now()};
   picture.processes = rows_of(look, jobs);
-  picture.waiting = waiting_rows(look);
+  picture.waiting = machine::waiting_rows(look);
   picture.warnings = std::move(look.warnings);
   // The screen marks a stale card itself, and tells of a missing driver where the cards would be.
   std::erase_if(picture.warnings, &watch::tells_age);

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "headroom/cli/core/lease_report.h"
-#include "headroom/cli/core/look.h"
+#include "headroom/cli/core/lease_view.h"
 #include "headroom/cli/core/top/history.h"
+#include "headroom/machine/look.h"
 #include "headroom/watch/job_status.h"
 
 namespace headroom::cli {
@@ -29,7 +29,7 @@ struct ProcessRow {
 struct Picture {
   gpu::Machine machine;  // `withheld` from the leases
   std::vector<ProcessRow> processes;
-  std::vector<WaitingRow> waiting;
+  std::vector<machine::WaitingRow> waiting;
   std::vector<std::string> warnings;
   std::string advice;  // the one thing worth doing; empty: none
   History history;
@@ -39,7 +39,7 @@ struct Picture {
 };
 
 // `history` and `interval` are left to the caller.
-[[nodiscard]] Picture picture_of(Look look, const std::vector<watch::JobStatus>& jobs,
+[[nodiscard]] Picture picture_of(machine::Look look, const std::vector<watch::JobStatus>& jobs,
                                  const ProcessTable& processes = ProcessTable());
 
 // Too old to be shown as present: a sample that should have been replaced by now.

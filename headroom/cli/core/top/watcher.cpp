@@ -18,7 +18,7 @@ std::shared_ptr<const Picture> with_warning(Picture old, const std::string& why)
 }  // namespace
 
 Watcher::Watcher(const std::string& gpus, Seconds interval, std::function<void()> tell)
-    : devices_(devices_to_look_at(gpus)),
+    : devices_(machine::devices_to_look_at(gpus)),
       interval_(interval),
       tell_(std::move(tell)),
       // Only when asked: a sample from an interval ago would be shown as present.
@@ -32,7 +32,8 @@ Picture Watcher::look() {
   lease::Contents leases = lease::contents_now();
   gpu::Machine sample = sampler_.fresh(kPatience);
   const bool is_listed = !sample.cards.empty();
-  Look look = look_at_sample(std::move(sample), devices_, std::move(leases), cuda_);
+  machine::Look look =
+      machine::look_at_sample(std::move(sample), devices_, std::move(leases), cuda_);
   if (is_listed) cuda_ = look.cuda;
   Picture picture = picture_of(std::move(look),
                                watch::job_statuses(watch::status_folder(), processes_), processes_);

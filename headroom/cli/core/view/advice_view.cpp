@@ -6,7 +6,7 @@
 
 #include "headroom/base/bytes.h"
 #include "headroom/base/text.h"
-#include "headroom/cli/core/cards_to_fill.h"
+#include "headroom/machine/cards_to_fill.h"
 
 namespace headroom::cli {
 namespace {
@@ -18,7 +18,7 @@ std::string verdict(const Technique& one, const gpu::SimulatedCard* card,
                     const Terminal& terminal) {
   if (card == nullptr) return "";
   if (one.fits) return ": " + terminal.paint("fits", Colour::green);
-  const Bytes missing = one.process - usable(*card);
+  const Bytes missing = one.process - machine::usable(*card);
   return missing.count > 0 ? ": still " + to_string(missing) + " too much" : ": still does not fit";
 }
 

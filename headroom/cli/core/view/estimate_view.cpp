@@ -12,8 +12,8 @@
 
 #include "headroom/base/bytes.h"
 #include "headroom/base/text.h"
-#include "headroom/cli/core/cards_to_fill.h"
 #include "headroom/cli/core/view/advice_view.h"
+#include "headroom/machine/cards_to_fill.h"
 #include "headroom/model/run_settings.h"
 
 namespace headroom::cli {
@@ -121,7 +121,8 @@ std::string card_line(const CardAnswer* on, const Terminal& terminal) {
   if (on == nullptr) return "No card to fit into: name one, --gpus \"RTX 4090\".\n";
   const gpu::SimulatedCard& card = on->card;
   std::string text = card.name + ", " + to_string(card.total);
-  if (usable(card) < card.total) text += " (" + to_string(usable(card)) + " usable)";
+  if (machine::usable(card) < card.total)
+    text += " (" + to_string(machine::usable(card)) + " usable)";
   return in_lines(text + ": " + verdict(*on, terminal), "", "  ", terminal);
 }
 
@@ -133,7 +134,7 @@ bool has_context(const trace::Peak& peak) {
 std::string bar_of(const Answer& answer, const Terminal& terminal) {
   const int width = std::clamp(terminal.width, 20, 100);
   const CardAnswer* on = answer.tightest();
-  const Bytes room = on != nullptr ? usable(on->card) : Bytes{0};
+  const Bytes room = on != nullptr ? machine::usable(on->card) : Bytes{0};
   const double whole = number(std::max(room, answer.report.peak.process));
   if (whole <= 0) return "";
   std::string text = terminal.stacked_bar(bar_parts(answer.report), whole, width) + "\n";

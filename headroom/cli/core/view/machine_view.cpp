@@ -149,7 +149,7 @@ std::string machine_picture(const gpu::Machine& machine, const Terminal& termina
   return out;
 }
 
-std::string notes(const Look& look, std::size_t most_warnings, const Terminal& terminal) {
+std::string notes(const machine::Look& look, std::size_t most_warnings, const Terminal& terminal) {
   std::string out;
   const std::size_t shown = std::min(most_warnings, look.warnings.size());
   for (std::size_t i = 0; i < shown; ++i)

@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "headroom/cli/core/look.h"
 #include "headroom/cli/core/terminal.h"
+#include "headroom/machine/look.h"
 
 namespace headroom::cli {
 
@@ -15,7 +15,7 @@ namespace headroom::cli {
 [[nodiscard]] std::string machine_picture(const gpu::Machine& machine, const Terminal& terminal);
 
 // At most `most_warnings` warnings (then "+N more"), and advice.
-[[nodiscard]] std::string notes(const Look& look, std::size_t most_warnings,
+[[nodiscard]] std::string notes(const machine::Look& look, std::size_t most_warnings,
                                 const Terminal& terminal);
 
 }  // namespace headroom::cli

@@ -4,13 +4,13 @@
 #include <utility>
 
 #include "headroom/cli/core/answer.h"
-#include "headroom/cli/core/cards_to_fill.h"
 #include "headroom/cli/core/view/advice_view.h"
 #include "headroom/cli/core/view/estimate_view.h"
 #include "headroom/cli/engine/commands.h"
 #include "headroom/cli/engine/request.h"
 #include "headroom/estimate/advice.h"
 #include "headroom/estimate/fit.h"
+#include "headroom/machine/cards_to_fill.h"
 #include "headroom/model/stored_precision.h"
 
 namespace headroom::cli {
@@ -109,7 +109,7 @@ std::string fit_text(const FitResult& result, const std::vector<std::string>& no
   return terminal.paint(result.model, Colour::bold) + "\n" +
          wrapped(settings_text(settings), "", "", std::clamp(terminal.width, 20, 100)) +
          notes_text(notes, terminal) + "on " + card.name + ", " + to_string(card.total) + " (" +
-         to_string(usable(card)) + " usable)\n\n" + size_text(result, terminal) + "\n" +
+         to_string(machine::usable(card)) + " usable)\n\n" + size_text(result, terminal) + "\n" +
          probes_table(result, terminal) +
          advice_text(advice, &card, !result.found.size, /*dry_run=*/true, terminal);
 }

@@ -2,8 +2,6 @@
 // them, their leases, CUDA's numbers for them, and warnings.
 #pragma once
 
-#include <CLI/CLI.hpp>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,12 +12,7 @@
 #include "headroom/gpu/sampler.h"
 #include "headroom/lease/ledger.h"
 
-namespace headroom::cli {
-
-// The option that every such command has.
-void add_gpus_option(CLI::App* command, std::string& gpus);
-// The same for commands that compare cards: may be given several times.
-void add_gpus_option(CLI::App* command, std::vector<std::string>& gpus);
+namespace headroom::machine {
 
 struct Look {
   gpu::Devices devices;
@@ -41,4 +34,4 @@ struct Look {
 [[nodiscard]] Look look_at_sample(gpu::Machine sample, gpu::Devices devices, lease::Contents leases,
                                   const std::optional<gpu::CudaView>& cuda = {});
 
-}  // namespace headroom::cli
+}  // namespace headroom::machine

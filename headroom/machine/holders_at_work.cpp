@@ -1,8 +1,8 @@
-#include "headroom/cli/core/holders_at_work.h"
+#include "headroom/machine/holders_at_work.h"
 
 #include <algorithm>
 
-namespace headroom::cli {
+namespace headroom::machine {
 namespace {
 
 // A training that published nothing for so long hangs, or has very long steps: then it is for the
@@ -37,4 +37,4 @@ std::vector<gpu::HolderReport> holders_of(const gpu::Machine& machine,
   return all;
 }
 
-}  // namespace headroom::cli
+}  // namespace headroom::machine

@@ -1,4 +1,4 @@
-#include "headroom/cli/core/leftovers.h"
+#include "headroom/machine/leftovers.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@
 #include "headroom/base/text.h"
 #include "headroom/lease/directory.h"
 
-namespace headroom::cli {
+namespace headroom::machine {
 namespace {
 
 namespace fs = std::filesystem;
@@ -118,4 +118,4 @@ Leftovers remove_leftovers(const ProcessTable& processes, bool search_harder,
   return leftovers;
 }
 
-}  // namespace headroom::cli
+}  // namespace headroom::machine

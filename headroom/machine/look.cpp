@@ -1,16 +1,12 @@
-#include "headroom/cli/core/look.h"
+#include "headroom/machine/look.h"
 
 #include "headroom/base/error.h"
 #include "headroom/base/text.h"
 #include "headroom/lease/lease_text.h"
 #include "headroom/watch/gpus_json.h"
 
-namespace headroom::cli {
+namespace headroom::machine {
 namespace {
-
-constexpr const char* kGpusHelp =
-    "GPUs to use: auto, all, numbers (0,2), UUIDs, sim:8x24GiB, or a card's name "
-    "(default: HEADROOM_GPUS, else auto)";
 
 std::string visible_text(const gpu::Machine& machine, const gpu::CudaView& view) {
   std::vector<std::string> names;
@@ -19,15 +15,6 @@ std::string visible_text(const gpu::Machine& machine, const gpu::CudaView& view)
 }
 
 }  // namespace
-
-void add_gpus_option(CLI::App* command, std::string& gpus) {
-  command->add_option("--gpus", gpus, kGpusHelp);
-}
-
-void add_gpus_option(CLI::App* command, std::vector<std::string>& gpus) {
-  command->add_option("--gpus", gpus, std::string(kGpusHelp) + "; repeat it to compare cards")
-      ->allow_extra_args(false);
-}
 
 gpu::Devices devices_to_look_at(const std::string& gpus) {
   gpu::Devices devices = gpu::devices_from(gpus);
@@ -67,4 +54,4 @@ Look look_at_sample(gpu::Machine sample, gpu::Devices devices, lease::Contents l
   return look;
 }
 
-}  // namespace headroom::cli
+}  // namespace headroom::machine

@@ -1,12 +1,12 @@
-#include "headroom/cli/core/cards_to_fill.h"
+#include "headroom/machine/cards_to_fill.h"
 
 #include <algorithm>
 
 #include "headroom/base/error.h"
-#include "headroom/cli/core/look.h"
 #include "headroom/gpu/catalogue.h"
+#include "headroom/machine/look.h"
 
-namespace headroom::cli {
+namespace headroom::machine {
 namespace {
 
 gpu::SimulatedCard fillable(const gpu::Card& card) {
@@ -59,4 +59,4 @@ std::vector<gpu::SimulatedCard> cards_to_fill(const std::vector<std::string>& gp
   return all;
 }
 
-}  // namespace headroom::cli
+}  // namespace headroom::machine

@@ -8,7 +8,7 @@
 #include "headroom/base/bytes.h"
 #include "headroom/base/process.h"
 
-namespace headroom::cli {
+namespace headroom::machine {
 
 struct Leftovers {
   Bytes returned{0};
@@ -23,4 +23,4 @@ struct Leftovers {
 [[nodiscard]] Leftovers remove_leftovers(const ProcessTable& processes, bool search_harder,
                                          const std::filesystem::path& shared_memory = "/dev/shm");
 
-}  // namespace headroom::cli
+}  // namespace headroom::machine

@@ -1,18 +1,17 @@
-// Leases, waiting jobs and their needs, for `queue`, `who` and `lease list`.
+// Leases, waiting jobs and their needs, as `queue`, `who` and `lease list` show them.
 #pragma once
 
 #include <sys/types.h>
 
-#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "headroom/base/json.h"
-#include "headroom/cli/core/look.h"
-#include "headroom/cli/core/terminal.h"
 #include "headroom/lease/ledger.h"
+#include "headroom/machine/look.h"
 
-namespace headroom::cli {
+namespace headroom::machine {
 
 // One card's share of a lease. An empty field is unknown: it was not looked up, or the process is
 // invisible from here.
@@ -48,21 +47,4 @@ struct LeaseReport {
 // The JSON document of all three commands.
 [[nodiscard]] Json document(const LeaseReport& report);
 
-[[nodiscard]] std::string lease_table(const LeaseReport& report, const Terminal& terminal);
-[[nodiscard]] std::string waiting_table(const LeaseReport& report, const Terminal& terminal);
-[[nodiscard]] std::string warning_lines(const LeaseReport& report, const Terminal& terminal);
-
-// The common part of the three commands: same options, same document, different text.
-struct LeaseOptions {
-  std::string gpus;
-  bool json = false;
-};
-void add_lease_options(CLI::App* command, LeaseOptions& options);
-using LeaseText = std::string (*)(const LeaseReport&, const Terminal&);
-void show_leases(const LeaseOptions& options, bool with_holders, LeaseText text);
-
-// "2 leases: 11.00 GiB reserved, of which 6.00 GiB are not used yet; 1 waits": one line for the
-// picture of the machine; empty without leases and waiting jobs.
-[[nodiscard]] std::string leases_at_a_glance(const Look& look);
-
-}  // namespace headroom::cli
+}  // namespace headroom::machine

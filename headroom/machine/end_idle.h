@@ -10,7 +10,7 @@
 
 #include "headroom/base/process.h"
 
-namespace headroom::cli {
+namespace headroom::machine {
 
 struct EndAnswer {
   bool ended = false;
@@ -26,4 +26,4 @@ struct EndAnswer {
                                               const std::stop_token& stop,
                                               const std::function<void(int)>& left);
 
-}  // namespace headroom::cli
+}  // namespace headroom::machine

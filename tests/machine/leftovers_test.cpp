@@ -1,11 +1,11 @@
-#include "headroom/cli/core/leftovers.h"
+#include "headroom/machine/leftovers.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/support/temporary_folder.h"
 
-namespace headroom::cli {
+namespace headroom::machine {
 namespace {
 
 namespace fs = std::filesystem;
@@ -89,4 +89,4 @@ TEST_F(SharedMemory, StaysInAContainer) {
 }
 
 }  // namespace
-}  // namespace headroom::cli
+}  // namespace headroom::machine

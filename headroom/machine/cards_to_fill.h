@@ -9,7 +9,7 @@
 #include "headroom/gpu/profile.h"
 #include "headroom/gpu/simulated.h"
 
-namespace headroom::cli {
+namespace headroom::machine {
 
 // `auto` gives the real card with the most usable memory, or no card if there is none; a run then
 // has no limit. Throws UsageError, and UnavailableError for a card that does not report its free
@@ -24,4 +24,4 @@ namespace headroom::cli {
 // The profile of the card's chip; null if unknown.
 [[nodiscard]] const gpu::DeviceProfile* profile_of(const gpu::Card& card);
 
-}  // namespace headroom::cli
+}  // namespace headroom::machine

@@ -1,12 +1,12 @@
-#include "headroom/cli/core/end_idle.h"
+#include "headroom/machine/end_idle.h"
 
 #include <csignal>
 
 #include "headroom/base/interrupt.h"
-#include "headroom/cli/core/look.h"
 #include "headroom/gpu/holders.h"
+#include "headroom/machine/look.h"
 
-namespace headroom::cli {
+namespace headroom::machine {
 namespace {
 
 // SIGTERM, and SIGKILL after 5 s. A stop leaves it at SIGTERM.
@@ -44,4 +44,4 @@ std::vector<EndAnswer> end_idle(const std::vector<ProcessStat>& named, const std
   return answers;
 }
 
-}  // namespace headroom::cli
+}  // namespace headroom::machine

@@ -7,11 +7,11 @@
 #include "headroom/gpu/holders.h"
 #include "headroom/watch/job_status.h"
 
-namespace headroom::cli {
+namespace headroom::machine {
 
 [[nodiscard]] std::vector<gpu::HolderReport> holders_of(
     const gpu::Machine& machine, const std::vector<watch::JobStatus>& jobs,
     const ProcessTable& processes, bool search_harder,
     WallTime now = std::chrono::system_clock::now());
 
-}  // namespace headroom::cli
+}  // namespace headroom::machine
