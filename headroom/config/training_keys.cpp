@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "headroom/config/resolved.h"
+#include "headroom/plan/technique.h"
 
 namespace headroom::config {
 namespace {
@@ -202,20 +203,19 @@ std::vector<Key> optimizer_keys() {
   };
 }
 
+// Those of plan/techniques.
+std::vector<Key> technique_keys() {
+  std::vector<Key> all;
+  for (const plan::Technique& technique : plan::techniques())
+    for (const plan::Key& key : technique.keys)
+      all.push_back(key.choices.empty()
+                        ? flag(key.name, false, key.effect)
+                        : between(1, kMostCount, choice(key.name, key.choices, key.effect)));
+  return all;
+}
+
 std::vector<Key> memory_keys() {
   return {
-      flag("fp16", false, "Mixed precision with float16 and loss scaling."),
-      flag("bf16", false, "Mixed precision with bfloat16."),
-      between(1, kMostCount,
-              choice("gradient_checkpointing", {"false", "true", "every:N"},
-                     "Compute activations a second time instead of keeping them, of each layer or "
-                     "every N-th.")),
-      between(
-          1, kMostCount,
-          choice("loss", {"full", "fused", "chunked:N"},
-                 "How the loss is computed: with all logits in memory, without, or of N tokens at "
-                 "a time.")),
-      choice("offload", {"none", "activations"}, "What is kept in host memory during a step."),
       between(0.001, 1,
               share(Kind::share_or_bytes, "budget", "0.7",
                     "What parameters, gradients and optimizer states may take of a card: 0.7, 70%, "
@@ -276,6 +276,7 @@ Schema make_training_keys() {
   add("Batch", batch_keys());
   add("Length", length_keys());
   add("Optimizer", optimizer_keys());
+  add("Memory", technique_keys());
   add("Memory", memory_keys());
   add("Device", device_keys());
   add("Results", result_keys());

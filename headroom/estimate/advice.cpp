@@ -3,16 +3,16 @@
 #include <algorithm>
 #include <utility>
 
-#include "headroom/forecast/cheapest_help.h"
+#include "headroom/plan/cheapest_help.h"
 #include "headroom/gpu/catalogue.h"
 #include "headroom/model/can_run.h"
 
 namespace headroom::estimate {
 namespace {
 
-using forecast::Technique;
+using plan::Saving;
 
-forecast::TechniqueOptions technique_options(const gpu::SimulatedCard& card,
+plan::SavingOptions technique_options(const gpu::SimulatedCard& card,
                                              const AdviceOptions& wanted) {
   const bool is_limited = card.total != allocator::kUnlimited;
   return {.card = gpu::find_card(card.name),
@@ -21,7 +21,7 @@ forecast::TechniqueOptions technique_options(const gpu::SimulatedCard& card,
           .allows = wanted.allows};
 }
 
-Technique run_dry(const model::NamedModel& model, const Estimate& now, Technique technique,
+Saving run_dry(const model::NamedModel& model, const Estimate& now, Saving technique,
                   const Options& options) {
   const Estimate then = estimate_memory(model, technique.settings, now.card,
                                         {.rules = options.rules, .allocator = options.allocator});
@@ -36,20 +36,20 @@ Technique run_dry(const model::NamedModel& model, const Estimate& now, Technique
 
 }  // namespace
 
-std::vector<Technique> advise(const model::NamedModel& model, const Estimate& now,
+std::vector<Saving> advise(const model::NamedModel& model, const Estimate& now,
                               const Options& options, const AdviceOptions& wanted) {
   const auto how = technique_options(now.card, wanted);
-  std::vector<Technique> advice;
+  std::vector<Saving> advice;
   // Asks for two spare techniques, in case some save nothing.
-  for (const Technique& candidate :
-       forecast::cheapest_help(model.config, now.settings, how, wanted.wanted + 2)) {
+  for (const Saving& candidate :
+       plan::cheapest_help(model.config, now.settings, how, wanted.wanted + 2)) {
     if (advice.size() == wanted.wanted) break;
-    Technique one = run_dry(model, now, candidate, options);
+    Saving one = run_dry(model, now, candidate, options);
     if (one.saves.count > 0) advice.push_back(std::move(one));
   }
-  const auto fits = [](const Technique& one) { return one.fits; };
+  const auto fits = [](const Saving& one) { return one.fits; };
   if (how.room && !now.fits() && std::none_of(advice.begin(), advice.end(), fits))
-    for (Technique& one : enough_but_cannot_run(model.config, now.settings, how))
+    for (Saving& one : enough_but_cannot_run(model.config, now.settings, how))
       advice.push_back(std::move(one));
   return advice;
 }

@@ -2,7 +2,7 @@
 // each dry-run. If none of these fits, it adds techniques that are enough by formula but that
 // Headroom cannot run yet.
 //
-//   for (const forecast::Technique& one : advise(model, estimate, card_options))
+//   for (const plan::Saving& one : advise(model, estimate, card_options))
 //     say(one.option, to_string(one.saves), one.time_factor);
 #pragma once
 
@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "headroom/estimate/estimate.h"
-#include "headroom/forecast/techniques.h"
+#include "headroom/plan/savings.h"
 #include "headroom/model/model_catalogue.h"
 #include "headroom/model/run_settings.h"
 
@@ -26,7 +26,7 @@ struct AdviceOptions {
 // The closed form chooses from all changes that can run; changes that save nothing for this model
 // are left out. A technique that can run has the figures of its dry run; the others have those of
 // the closed form. Throws the exceptions of estimate_memory.
-[[nodiscard]] std::vector<forecast::Technique> advise(const model::NamedModel& model,
+[[nodiscard]] std::vector<plan::Saving> advise(const model::NamedModel& model,
                                                       const Estimate& now,
                                                       const Options& options = {},
                                                       const AdviceOptions& wanted = {});

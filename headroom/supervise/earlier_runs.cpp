@@ -14,7 +14,7 @@ constexpr std::int64_t kNeedPercent = 110;
 // With so much more memory than when it was found, a larger batch may work.
 constexpr std::int64_t kMuchMorePercent = 125;
 
-Setup setup_of(std::string job, const Place& place) {
+plan::Setup setup_of(std::string job, const Place& place) {
   if (place.cards.empty()) {
     const HostUse host = host_use({});
     return {.job = std::move(job), .card = "CPU", .free = host.limit.value_or(Bytes{0})};
@@ -52,7 +52,7 @@ std::optional<EarlierRuns::Beginning> EarlierRuns::beginning(const Place& place,
                                                              long long min_batch) const {
   const auto first = knobs_.value(edit::Quantity::batch);
   if (!first || !knobs_.has(edit::Quantity::accumulation)) return {};
-  const Setup now = setup_of(knobs_.job(), place);
+  const plan::Setup now = setup_of(knobs_.job(), place);
   const auto known = store_.find(now);
   if (!known || !known->values.contains("batch")) return {};
   if (now.free > known->tried_up_to * kMuchMorePercent / 100) return {};

@@ -13,7 +13,7 @@
 #include "headroom/edit/knobs.h"
 #include "headroom/gpu/machine.h"
 #include "headroom/supervise/place.h"
-#include "headroom/supervise/store.h"
+#include "headroom/plan/store.h"
 
 namespace headroom::supervise {
 
@@ -48,7 +48,7 @@ class EarlierRuns {
   [[nodiscard]] std::string exact_command() const;
 
   const edit::Knobs& knobs_;
-  const Store store_;
+  const plan::Store store_;
 };
 
 }  // namespace headroom::supervise

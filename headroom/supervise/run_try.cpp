@@ -139,7 +139,7 @@ Try run_try(job::Launch launch, const Place& place, const std::function<gpu::Mac
   for (const auto& pick : place.cards) one.gpus.push_back(to_string(pick.card.uuid));
   const oom::HostWatch host;
   Watch watch(place, cards, orders, listener);
-  const PlanReportFile report;
+  const plan::PlanReportFile report;
   launch.environment.push_back(report.variable());
   job::Job job(std::move(launch));
   one.end = job.run(kSampleInterval, [&](const job::Job&) { watch.look(job, one); });
@@ -149,7 +149,7 @@ Try run_try(job::Launch launch, const Place& place, const std::function<gpu::Mac
                                  .exit_code = one.end.exit_code,
                                  .signal = one.end.signal,
                                  .host = host.since(pids)});
-  one.reported = read_plan_report(report.path());
+  one.reported = plan::read_plan_report(report.path());
   note_peak(one, watch.usage(), place);
   note_samples(one, watch.usage(), pids);
   one.ended = std::chrono::system_clock::now();

@@ -10,7 +10,7 @@
 #include "headroom/job/job.h"
 #include "headroom/oom/forensics.h"
 #include "headroom/oom/judgement.h"
-#include "headroom/supervise/plan_report.h"
+#include "headroom/plan/plan_report.h"
 
 namespace headroom::supervise {
 
@@ -29,7 +29,7 @@ struct Try {
   // Memory of the fullest card; of the host if that ran out, or without cards.
   std::optional<Bytes> peak{};           // the most that the job was seen to use
   std::optional<Bytes> limit{};          // the most that it could have used
-  std::optional<PlanReport> reported{};  // what the program itself said that it needs
+  std::optional<plan::PlanReport> reported{};  // what the program itself said that it needs
   std::optional<Bytes> card_peak{};      // the most that the samples showed on one card
   std::vector<oom::CardSample> cards_at_end{};
   std::vector<oom::MemoryThen> samples{};  // the oldest first

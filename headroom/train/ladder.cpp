@@ -19,10 +19,6 @@ bool had_room(const Failure& failure) {
 
 }  // namespace
 
-Bytes Room::of(Bytes card) const {
-  return std::max(least, Bytes{std::llround(share * static_cast<double>(card.count))});
-}
-
 Ladder::Ladder(const LadderOptions& options, const Prices* prices) : options_(options) {
   if (options.min_micro_batch < 1)
     throw UsageError(expectation("Ladder", "a least micro-batch of 1 or more",
@@ -86,15 +82,15 @@ std::optional<Ladder::Move> Ladder::heaviest(const Failure& failure) const {
   while (const auto next = rungs::with_next_technique(plan, options_)) plan = *next;
   const std::int64_t least = micro_batch_of(1, failure.work);
   if (largest_part(plan, failure.work.rows) > least) plan.micro_batch = least;
-  if (!failure.plan.offload && !rungs::host_has_room(plan, failure.work, options_, prices_))
-    plan.offload = false;
+  for (const plan::Rung& rung : plan::rungs())
+    if (rung.uses_host && !failure.plan.has(rung.name) &&
+        !rungs::host_has_room(plan, failure.work, options_, prices_))
+      plan.techniques.erase(rung.name);
   const rungs::Situation now{last, options_, prices_, true};
   const auto elsewhere = rungs::device(now);
   if (elsewhere && !was_tried(*elsewhere)) return Move{Event::Kind::device, *elsewhere};
   if (was_tried(plan)) return {};
-  const bool same_form = plan.checkpointing == failure.plan.checkpointing &&
-                         plan.fused_loss == failure.plan.fused_loss &&
-                         plan.offload == failure.plan.offload;
+  const bool same_form = plan.techniques == failure.plan.techniques;
   return Move{same_form ? Event::Kind::shrink : Event::Kind::technique, plan};
 }
 

@@ -5,8 +5,9 @@
 //                 known to need more than the card has for it now.
 //   allocator     settings against fragmentation, if the card has the memory in pieces
 //   micro_batch   a smaller one, the largest that fits; half of it where prices are not known
-//   technique     checkpointing, then the fused loss, then offload of activations, with the largest
-//                 micro-batch that fits then. Offload needs a host with room for them.
+//   technique     checkpointing, then the fused loss, then offload of activations (the rungs of
+//                 plan/technique.h), with the largest micro-batch that fits then. What goes to the
+//                 host needs room there.
 //   device        another card with room, then the CPU, of those that are allowed
 //
 // Where prices are known, the first plan that leaves `room` of the card is taken; if none does, the
@@ -24,22 +25,20 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "headroom/base/host_memory.h"
+#include "headroom/plan/policies.h"
+#include "headroom/plan/technique.h"
 #include "headroom/train/event.h"
 #include "headroom/train/plan.h"
 #include "headroom/train/prices.h"
 
 namespace headroom::train {
 
-// Memory that a plan is to leave free of a card: the larger of the two.
-struct Room {
-  Bytes least{std::int64_t{512} << 20};
-  double share = 0.05;
-  [[nodiscard]] Bytes of(Bytes card) const;
-};
+using plan::Room;
 
 // Another device that a step may move to.
 struct Elsewhere {
@@ -52,8 +51,8 @@ struct LadderOptions {
   std::int64_t fewest_rows = 1;      // of any part of a batch; the step learns it by itself
   int max_retries = 3;               // of one step, with another plan
   Room room = {};                    // that a chosen plan leaves
-  // Techniques, in the order in which they are added. The step knows which the model has.
-  bool checkpointing = true, fused_loss = true, offload = true;
+  // The techniques that it may add, by name. The step knows which the model has.
+  std::set<std::string> techniques = plan::rung_names();
   bool allocator = true;  // may change the allocator's settings
   // Asked before offload: what the host has for it. Nothing: not known.
   std::function<std::optional<Bytes>()> host_memory = host_memory_to_use;

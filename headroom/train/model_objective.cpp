@@ -44,14 +44,15 @@ Objective objective_of(const std::shared_ptr<models::Model>& model) {
   objective.terms = [model](const Tensors& rows) {
     return models::counted_labels(*model, batch_of(rows)).item<std::int64_t>();
   };
-  objective.can_checkpoint = own.checkpointing.how == nn::Recompute::none;
-  objective.can_fuse_loss =
+  if (own.checkpointing.how == nn::Recompute::none) objective.techniques.insert("checkpointing");
+  const bool can_fuse =
       model::is_over_tokens(model->task()) && own.loss_chunk == 0 && !own.fused_loss;
-  objective.follow = [model, own, can_fuse = objective.can_fuse_loss](const Plan& plan) {
+  if (can_fuse) objective.techniques.insert("fused_loss");
+  objective.follow = [model, own, can_fuse](const Plan& plan) {
     models::Checkpointing checkpointing = own.checkpointing;
-    if (plan.checkpointing) checkpointing.how = nn::Recompute::nonreentrant;
+    if (plan.has("checkpointing")) checkpointing.how = nn::Recompute::nonreentrant;
     model->set_checkpointing(checkpointing);
-    if (can_fuse) model->set_fused_loss(plan.fused_loss);
+    if (can_fuse) model->set_fused_loss(plan.has("fused_loss"));
   };
   return objective;
 }

@@ -19,6 +19,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "headroom/train/plan.h"
@@ -49,7 +51,7 @@ struct Objective {
   // Puts the model into the form that a plan asks for: checkpointing, a fused loss. Empty: the
   // model has only one form.
   std::function<void(const Plan&)> follow = {};
-  bool can_checkpoint = false, can_fuse_loss = false;  // what `follow` knows
+  std::set<std::string> techniques = {};  // that `follow` knows: "checkpointing", "fused_loss"
   // Further modules that the loss uses: the other network of a GAN, a teacher, an average of the
   // weights. Their changes are undone without this, too. With it their batch norm counts a batch in
   // several parts once, they move with the model to another device, offload leaves their weights

@@ -129,17 +129,28 @@ void add_holders(OomReport& report, const std::vector<gpu::HolderReport>& holder
 
 // ---- What would have fitted ----
 
+// Every set of rungs, those of fewer before those of more.
+std::vector<std::set<std::string>> sets_of_rungs() {
+  std::vector<std::set<std::string>> all{{}};
+  for (const plan::Rung& rung : plan::rungs())
+    for (std::size_t i = 0, before = all.size(); i < before; ++i) {
+      all.push_back(all[i]);
+      all.back().insert(rung.name);
+    }
+  std::stable_sort(all.begin(), all.end(),
+                   [](const auto& one, const auto& other) { return one.size() < other.size(); });
+  return all;
+}
+
 // The plans that fit, each with the largest micro-batch that does.
 std::vector<PricedPlan> fitting_plans(const Failure& failure, const LadderOptions& limits,
                                       const Prices& prices, bool leaves_room) {
   std::vector<PricedPlan> all;
   const auto card = rungs::card_for_less({failure, limits, &prices, true, leaves_room});
   if (!card) return all;
-  for (const unsigned techniques : {0U, 1U, 2U, 4U, 3U, 5U, 6U, 7U}) {
+  for (const std::set<std::string>& techniques : sets_of_rungs()) {
     Plan plan = failure.plan;
-    plan.checkpointing = (techniques & 1U) != 0;
-    plan.fused_loss = (techniques & 2U) != 0;
-    plan.offload = (techniques & 4U) != 0;
+    plan.techniques = techniques;
     const auto fitting =
         rungs::largest_fitting(plan, failure.work.rows, failure.work, *card, limits, prices);
     if (fitting) all.push_back({*fitting, *prices.needed(*fitting, failure.work)});
@@ -160,9 +171,9 @@ void add_prices(OomReport& report, const OomFacts& facts) {
   any.host_memory = {};
   report.would_fit = fitting_plans(now, any, *prices, /*leaves_room=*/true);
   if (report.would_fit.empty()) report.would_fit = fitting_plans(now, any, *prices, false);
-  any.checkpointing = any.fused_loss = any.offload = true;
+  any.techniques = plan::rung_names();
   Plan plain = facts.failure.plan;
-  plain.checkpointing = plain.fused_loss = plain.offload = false;
+  plain.techniques.clear();
   report.least = Ladder(any, prices).least(plain, work);
 }
 

@@ -48,8 +48,7 @@ class Step;
 // another way.
 struct AdviceWords {
   std::string min_micro_batch = "min_micro_batch=", max_retries = "max_retries=";  // and a number
-  std::string checkpointing = "checkpointing=true", fused_loss = "fused_loss=true",
-              offload = "offload=true";
+  bool are_keys = false;  // techniques by the keys of `headroom train`
   std::string autocast = "bfloat16 for matrix products (autocast)";
   // In place of the variable of the environment.
   std::optional<std::string> allocator = {};

@@ -1,50 +1,11 @@
-// How a step runs so that it fits: the same result for the batch, with other memory.
-//
-// A smaller micro-batch, checkpointing and offload trade time for memory; the fused loss trades
-// nothing. None of them changes what a step means: the gradients are those of the whole batch.
+// The plan of a step (plan/plan.h), under the name that trainings know it by.
 #pragma once
 
-#include <cstdint>
-#include <string>
-#include <string_view>
-#include <vector>
-
-#include "headroom/base/json.h"
+#include "headroom/plan/plan.h"
 
 namespace headroom::train {
 
-struct Plan {
-  std::int64_t micro_batch = 0;  // most rows in one forward pass; 0: the whole batch
-  bool checkpointing = false;    // of every layer
-  bool fused_loss = false;
-  bool offload = false;        // saved activations wait in host memory
-  std::string allocator = {};  // settings, as in PYTORCH_ALLOC_CONF; empty: as the process began
-  std::string device = {};     // "cuda:1"; empty: where the model is
-
-  bool operator==(const Plan&) const = default;
-};
-
-// The most rows that a forward pass gets from a batch of so many rows, and the fewest. A batch runs
-// in as few parts as the plan allows, of nearly equal sizes: they need less memory than full ones
-// and a small rest.
-[[nodiscard]] std::int64_t largest_part(const Plan& plan, std::int64_t rows);
-[[nodiscard]] std::int64_t smallest_part(const Plan& plan, std::int64_t rows);
-[[nodiscard]] std::int64_t count_of_parts(const Plan& plan, std::int64_t rows);
-
-// What a plan may make of a batch.
-struct PartLimits {
-  std::int64_t least = 1, most = 0;  // rows of the largest part; 0: of the batch
-  std::int64_t fewest = 1;           // rows of the smallest part
-};
-// The micro-batches that differ for a batch of so many rows, the largest first: 10, 5, 4, 3, 2, 1.
-// A batch that is smaller than a limit may run at once.
-[[nodiscard]] std::vector<std::int64_t> micro_batches(std::int64_t rows, const PartLimits& limits);
-
-// "micro-batch 8, checkpointing, activations on the host"
-[[nodiscard]] std::string to_string(const Plan& plan);
-
-[[nodiscard]] Json to_json(const Plan& plan);
-// Throws InputError naming `source` and the key.
-[[nodiscard]] Plan plan_from(const Json& document, std::string_view source);
+using plan::PartLimits;
+using plan::Plan;
 
 }  // namespace headroom::train

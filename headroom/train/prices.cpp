@@ -7,12 +7,8 @@
 
 namespace headroom::train {
 
-Prices::Form Prices::form_of(const Plan& plan) {
-  return {plan.checkpointing, plan.fused_loss, plan.offload};
-}
-
 void Prices::learn(PricedRun run) {
-  Level& level = levels_[form_of(run.plan)];
+  Level& level = levels_[run.plan.techniques];
   const std::int64_t part = largest_part(run.plan, run.rows);
   if (part == run.rows) {
     level.whole_rows = run.rows;
@@ -23,7 +19,7 @@ void Prices::learn(PricedRun run) {
 }
 
 std::optional<Prices::Place> Prices::place_of(const Plan& plan, const Work& work) const {
-  const auto found = levels_.find(form_of(plan));
+  const auto found = levels_.find(plan.techniques);
   if (found == levels_.end()) return {};
   const Level& level = found->second;
   const std::int64_t part = largest_part(plan, work.rows);

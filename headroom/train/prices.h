@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -57,7 +58,7 @@ class Prices {
   void set_fewest_rows(std::int64_t rows) { fewest_rows_ = rows; }
 
  private:
-  using Form = std::tuple<bool, bool, bool>;  // checkpointing, fused loss, offload
+  using Form = std::set<std::string>;  // the techniques of a plan
   struct Need {
     dryrun::CardBounds bounds;
     std::optional<Bytes> exact;  // once it was asked for
@@ -79,7 +80,6 @@ class Prices {
     }
   };
 
-  [[nodiscard]] static Form form_of(const Plan& plan);
   [[nodiscard]] std::optional<Place> place_of(const Plan& plan, const Work& work) const;
   [[nodiscard]] Need* need_of(const Plan& plan, const Place& place) const;
   [[nodiscard]] Bytes exact(Need& need, const Plan& plan, const Place& place) const;

@@ -44,10 +44,10 @@ TEST(Advise, SaysOfEachChangeWhatItsDryRunShows) {
   settings.batch = 4;
   const Estimate now = estimate_memory(gpt2, settings, card);
   ASSERT_FALSE(now.fits());
-  const std::vector<forecast::Technique> advice = advise(gpt2, now);
+  const std::vector<plan::Saving> advice = advise(gpt2, now);
   ASSERT_FALSE(advice.empty());
   EXPECT_LE(advice.size(), 3U);
-  for (const forecast::Technique& one : advice) {
+  for (const plan::Saving& one : advice) {
     const Estimate then = estimate_memory(gpt2, one.settings, card);
     EXPECT_GT(one.saves, Bytes{0}) << one.option;
     EXPECT_EQ(one.saves, now.report.peak.allocated - then.report.peak.allocated) << one.option;
@@ -64,14 +64,14 @@ TEST(Advise, NamesATechniqueByFormulaIfNothingThatRunsFits) {
   const model::NamedModel model = model::model_named("llama-3.1-8b");
   const gpu::SimulatedCard card = dryrun::card_for("8GiB");
   const Estimate now = estimate_memory(model, {}, card);
-  const std::vector<forecast::Technique> advice = advise(model, now);
+  const std::vector<plan::Saving> advice = advise(model, now);
   ASSERT_FALSE(advice.empty());
-  const auto fits = [](const forecast::Technique& one) { return one.fits; };
+  const auto fits = [](const plan::Saving& one) { return one.fits; };
   const auto first = std::find_if(advice.begin(), advice.end(), fits);
   ASSERT_NE(first, advice.end());
   EXPECT_FALSE(first->can_run);
   EXPECT_EQ(first->settings.quantize, model::Quantize::int4);
-  for (const forecast::Technique& one : advice) {
+  for (const plan::Saving& one : advice) {
     if (one.can_run) continue;
     const forecast::Forecast forecast = forecast::forecast_of(model.config, one.settings);
     EXPECT_EQ(one.process, forecast.process) << one.option;
@@ -86,7 +86,7 @@ TEST(Advise, ChangesOnlyWhatMayBeChanged) {
   settings.batch = 4;
   const Estimate now = estimate_memory(gpt2, settings, dryrun::card_for("3GiB"));
   const auto same_batch = [](const model::Settings& changed) { return changed.batch == 4; };
-  for (const forecast::Technique& one : advise(gpt2, now, {}, {.wanted = 8, .allows = same_batch}))
+  for (const plan::Saving& one : advise(gpt2, now, {}, {.wanted = 8, .allows = same_batch}))
     EXPECT_EQ(one.settings.batch, 4) << one.option;
 }
 

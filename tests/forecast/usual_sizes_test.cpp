@@ -5,7 +5,7 @@
 
 #include <set>
 
-#include "headroom/forecast/policies.h"
+#include "headroom/plan/policies.h"
 
 namespace headroom::forecast {
 namespace {

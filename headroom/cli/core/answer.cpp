@@ -10,7 +10,7 @@
 namespace headroom::cli {
 namespace {
 
-Json change_json(const forecast::Technique& one, bool limited, bool dry_run) {
+Json change_json(const plan::Saving& one, bool limited, bool dry_run) {
   return {{"change", one.option},
           {"saves_bytes", one.saves.count},
           {"time_factor", one.time_factor},
@@ -23,9 +23,9 @@ Json change_json(const forecast::Technique& one, bool limited, bool dry_run) {
           {"can_run", one.can_run}};
 }
 
-Json techniques_json(const std::vector<forecast::Technique>& techniques, bool limited) {
+Json techniques_json(const std::vector<plan::Saving>& techniques, bool limited) {
   Json list = to_json(techniques, limited, /*dry_run=*/false);
-  for (std::size_t i = 0; i < techniques.size(); ++i) list[i]["name"] = techniques[i].name;
+  for (std::size_t i = 0; i < techniques.size(); ++i) list[i]["name"] = techniques[i].title;
   return list;
 }
 
@@ -54,7 +54,7 @@ Json devices_json(const std::vector<CardAnswer>& cards) {
   return devices;
 }
 
-Json rule_json(const forecast::QuickEstimate& rule) {
+Json rule_json(const plan::QuickEstimate& rule) {
   return {{"weights_bytes", rule.weights.count},     {"gradients_bytes", rule.gradients.count},
           {"optimizer_bytes", rule.optimizer.count}, {"activations_bytes", rule.activations.count},
           {"total_bytes", rule.total().count},       {"why", rule.why}};
@@ -90,9 +90,9 @@ const CardAnswer* Answer::tightest() const {
   return found == cards.end() ? nullptr : &*found;
 }
 
-Json to_json(const std::vector<forecast::Technique>& changes, bool limited, bool dry_run) {
+Json to_json(const std::vector<plan::Saving>& changes, bool limited, bool dry_run) {
   Json list = Json::array();
-  for (const forecast::Technique& one : changes) list.push_back(change_json(one, limited, dry_run));
+  for (const plan::Saving& one : changes) list.push_back(change_json(one, limited, dry_run));
   return list;
 }
 

@@ -8,8 +8,8 @@
 
 #include "headroom/base/json.h"
 #include "headroom/cli/core/exit_code.h"
-#include "headroom/forecast/policies.h"
-#include "headroom/forecast/techniques.h"
+#include "headroom/plan/policies.h"
+#include "headroom/plan/savings.h"
 #include "headroom/gpu/simulated.h"
 #include "headroom/model/model_catalogue.h"
 #include "headroom/model/run_settings.h"
@@ -38,9 +38,9 @@ struct Answer {
   std::vector<CardAnswer> cards;  // in the order of --gpus; empty: no limit
   Bytes on_host, on_disk;         // by formula only: offloaded bytes
   std::vector<std::string> notes;
-  std::vector<forecast::Technique> advice;
-  std::optional<std::vector<forecast::Technique>> techniques = {};  // nothing: not requested
-  std::optional<forecast::QuickEstimate> rule = {};                 // --quick: the rule of thumb
+  std::vector<plan::Saving> advice;
+  std::optional<std::vector<plan::Saving>> techniques = {};  // nothing: not requested
+  std::optional<plan::QuickEstimate> rule = {};                 // --quick: the rule of thumb
 
   // The card with the least memory left; null without cards.
   [[nodiscard]] const CardAnswer* tightest() const;
@@ -50,7 +50,7 @@ struct Answer {
 [[nodiscard]] Json to_json(const Answer& answer);
 // The list of `advice`, also of `headroom fit`. `limited`: there is a card to fit into. `dry_run`:
 // the changes that can run were run.
-[[nodiscard]] Json to_json(const std::vector<forecast::Technique>& changes, bool limited,
+[[nodiscard]] Json to_json(const std::vector<plan::Saving>& changes, bool limited,
                            bool dry_run);
 
 // Prints the answer, and gives the command's exit code.

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "headroom/base/time.h"
-#include "headroom/forecast/cheapest_help.h"
+#include "headroom/plan/cheapest_help.h"
 #include "headroom/gpu/catalogue.h"
 #include "headroom/gpu/profile.h"
 #include "headroom/machine/cards_to_fill.h"
@@ -15,7 +15,7 @@ namespace headroom::cli {
 namespace {
 
 using forecast::Forecast;
-using forecast::Technique;
+using plan::Saving;
 
 // Active bytes are the rounded tensors, without workspaces.
 trace::Peak peak_of(const Forecast& forecast) {
@@ -64,8 +64,8 @@ std::vector<std::string> notes_of(const model::NamedModel& model, const Forecast
   return notes;
 }
 
-forecast::TechniqueOptions options_for(const std::vector<gpu::SimulatedCard>& cards) {
-  forecast::TechniqueOptions options;
+plan::SavingOptions options_for(const std::vector<gpu::SimulatedCard>& cards) {
+  plan::SavingOptions options;
   options.can_run = [](const model::Settings& settings) { return cannot_run(settings).empty(); };
   options.gpus = static_cast<int>(std::max<std::size_t>(1, cards.size()));
   const auto smallest = std::min_element(
@@ -108,25 +108,25 @@ Answer answer_by_formula(const model::NamedModel& model, const model::Settings& 
   return answer;
 }
 
-std::vector<Technique> techniques_by_formula(const model::ModelConfig& config,
+std::vector<Saving> techniques_by_formula(const model::ModelConfig& config,
                                              const model::Settings& settings,
                                              const std::vector<gpu::SimulatedCard>& cards) {
-  std::vector<Technique> all = forecast::techniques(config, settings, options_for(cards));
+  std::vector<Saving> all = plan::savings(config, settings, options_for(cards));
   // The table is sorted by savings; only advice puts the best first.
   std::stable_sort(all.begin(), all.end(),
                    [](const auto& one, const auto& other) { return one.saves > other.saves; });
   return all;
 }
 
-std::vector<Technique> advice_by_formula(const model::ModelConfig& config,
+std::vector<Saving> advice_by_formula(const model::ModelConfig& config,
                                          const model::Settings& settings,
                                          const std::vector<gpu::SimulatedCard>& cards) {
-  forecast::TechniqueOptions options = options_for(cards);
+  plan::SavingOptions options = options_for(cards);
   if (!cannot_run(settings).empty()) options.can_run = {};
-  std::vector<Technique> all = forecast::cheapest_help(config, settings, options);
-  const auto fits = [](const Technique& one) { return one.fits; };
+  std::vector<Saving> all = plan::cheapest_help(config, settings, options);
+  const auto fits = [](const Saving& one) { return one.fits; };
   if (options.room && std::none_of(all.begin(), all.end(), fits))
-    for (Technique& one : enough_but_cannot_run(config, settings, options))
+    for (Saving& one : enough_but_cannot_run(config, settings, options))
       all.push_back(std::move(one));
   return all;
 }

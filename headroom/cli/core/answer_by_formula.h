@@ -15,12 +15,12 @@ namespace headroom::cli {
 
 // All techniques, those that save most first, on the smallest of the cards; without cards, for no
 // limit and with the times of an A100.
-[[nodiscard]] std::vector<forecast::Technique> techniques_by_formula(
+[[nodiscard]] std::vector<plan::Saving> techniques_by_formula(
     const model::ModelConfig& config, const model::Settings& settings,
     const std::vector<gpu::SimulatedCard>& cards);
 // The three best changes that help. Only changes that can run, if the settings themselves can;
 // if none of these is enough, adds the others that are.
-[[nodiscard]] std::vector<forecast::Technique> advice_by_formula(
+[[nodiscard]] std::vector<plan::Saving> advice_by_formula(
     const model::ModelConfig& config, const model::Settings& settings,
     const std::vector<gpu::SimulatedCard>& cards);
 

@@ -2,14 +2,14 @@
 // itself and the margin of every plan.
 #pragma once
 
-#include "headroom/forecast/policies.h"
+#include "headroom/plan/policies.h"
 #include "headroom/gpu/profile.h"
 
 namespace headroom::cli {
 
 [[nodiscard]] inline Bytes room_for_plan(Bytes usable, const gpu::DeviceProfile* profile) {
   const Bytes context = profile != nullptr ? profile->context.value_or(Bytes{0}) : Bytes{0};
-  return forecast::plannable(usable - context);
+  return plan::plannable(usable - context);
 }
 
 }  // namespace headroom::cli

@@ -7,7 +7,7 @@
 #include "headroom/base/text.h"
 #include "headroom/cli/core/training_request.h"
 #include "headroom/config/training_keys.h"
-#include "headroom/forecast/policies.h"
+#include "headroom/plan/policies.h"
 #include "headroom/machine/look.h"
 #include "headroom/model/tasks.h"
 
@@ -109,9 +109,9 @@ std::optional<std::string> choose_variant(config::Resolved& config, const gpu::D
   std::optional<Bytes> total;  // the CPU counts as the smallest card
   if (devices.kind != gpu::Devices::Kind::cpu)
     total = gpu::smallest_total(machine::look_at_machine(devices.text).machine);
-  std::vector<forecast::Variant> sizes;
+  std::vector<plan::Variant> sizes;
   for (const config::ModelVariant& one : variants) sizes.push_back({one.min_total, one.model});
-  const auto choice = forecast::variant_by_memory(sizes, total.value_or(Bytes{0}));
+  const auto choice = plan::variant_by_memory(sizes, total.value_or(Bytes{0}));
   if (choice.model.empty()) throw UsageError("model_variants", choice.why);
   config.set("model.config", choice.model, kByVariant);
   const config::ModelVariant* chosen = nullptr;

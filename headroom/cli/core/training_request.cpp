@@ -7,6 +7,7 @@
 #include "headroom/base/error.h"
 #include "headroom/base/file.h"
 #include "headroom/model/tasks.h"
+#include "headroom/plan/technique.h"
 
 namespace headroom::cli {
 namespace {
@@ -92,6 +93,18 @@ model::NamedModel model_of(const config::Resolved& config, std::int64_t outputs)
   return model;
 }
 
+// The values of their keys that are not the usual ones.
+static void take_techniques(const config::Resolved& config, model::Settings& settings) {
+  for (const plan::Technique& technique : plan::techniques())
+    for (const plan::Key& key : technique.keys) {
+      if (key.choices.empty()) {
+        if (config.yes(key.name)) key.apply("true", settings);
+      } else if (config.text(key.name) != key.choices.front()) {
+        key.apply(config.text(key.name), settings);
+      }
+    }
+}
+
 model::Settings settings_of(const config::Resolved& config, const model::ModelConfig& model) {
   model::Settings settings;
   const std::string kind = config.text("model");
@@ -104,20 +117,8 @@ model::Settings settings_of(const config::Resolved& config, const model::ModelCo
   settings.image = config.optional_whole("image");
   settings.attention = model::choice<model::Attention>(config.text("attention"));
   settings.mask = model::Mask::none;
-  if (config.yes("fp16")) settings.autocast = model::Autocast::fp16;
-  if (config.yes("bf16")) settings.autocast = model::Autocast::bf16;
   settings.optimizer = model::choice<model::Optimizer>(config.text("optimizer"));
-  const std::string checkpointing = config.text("gradient_checkpointing");
-  if (checkpointing == "true") settings.checkpoint_every = 1;
-  if (const auto every = config.number_in("gradient_checkpointing"))
-    settings.checkpoint_every = *every;
-  const std::string loss = config.text("loss");
-  if (loss == "fused") settings.loss = model::LossForm::fused;
-  if (const auto chunk = config.number_in("loss")) {
-    settings.loss = model::LossForm::chunked;
-    settings.loss_chunk = *chunk;
-  }
-  settings.offload.activations = config.text("offload") == "activations";
+  take_techniques(config, settings);
   if (const double norm = config.number("max_grad_norm"); norm > 0) settings.clip = norm;
   if (kind == "lora") {
     settings.lora_rank = config.whole("model.lora_r");

@@ -12,29 +12,25 @@ constexpr double kUnusual = 1.5;  // times the median
 constexpr int kThrashing = 3;
 constexpr std::int64_t kLongestWait = 64;  // times grow_after
 
-int techniques_of(const Plan& plan) {
-  return int{plan.checkpointing} + int{plan.fused_loss} + int{plan.offload};
-}
-
 // Fewer techniques, then fewer parts.
 bool is_faster(const Plan& one, const Plan& other, std::int64_t rows) {
-  return std::tuple(techniques_of(one), count_of_parts(one, rows)) <
-         std::tuple(techniques_of(other), count_of_parts(other, rows));
+  return std::tuple(one.techniques.size(), count_of_parts(one, rows)) <
+         std::tuple(other.techniques.size(), count_of_parts(other, rows));
 }
 
 Event::Kind kind_of(const Plan& from, const Plan& to) {
-  return techniques_of(from) == techniques_of(to) ? Event::Kind::shrink : Event::Kind::technique;
+  return from.techniques.size() == to.techniques.size() ? Event::Kind::shrink : Event::Kind::technique;
 }
 
 // Without prices: the last technique goes first, then the micro-batch grows.
 Plan next_larger(const Plan& now, const Plan& wish, std::int64_t rows) {
   Plan plan = now;
-  if (now.offload && !wish.offload)
-    plan.offload = false;
-  else if (now.fused_loss && !wish.fused_loss)
-    plan.fused_loss = false;
-  else if (now.checkpointing && !wish.checkpointing)
-    plan.checkpointing = false;
+  const auto& all = plan::rungs();
+  const auto last = std::find_if(all.rbegin(), all.rend(), [&](const plan::Rung& rung) {
+    return now.has(rung.name) && !wish.has(rung.name);
+  });
+  if (last != all.rend())
+    plan.techniques.erase(last->name);
   else
     plan.micro_batch = std::min(2 * largest_part(now, rows), largest_part(wish, rows));
   if (plan.micro_batch != 0) plan.micro_batch = largest_part(plan, rows);

@@ -28,13 +28,6 @@ bool is_there(const std::string& name) {
   }
 }
 
-void check_technique(bool wished, bool known, const char* technique, const char* flag) {
-  if (!wished || known) return;
-  throw UsageError(expectation("Step", "a plan that the objective can follow",
-                               std::string(technique) + ", and an objective without " + flag,
-                               std::string("Objective::follow and ") + flag));
-}
-
 std::string sizes_of(const Tensor& tensor) {
   std::ostringstream text;
   text << tensor.sizes();
@@ -49,8 +42,11 @@ void check(const Plan& plan, const Objective& objective) {
                                  std::to_string(plan.micro_batch), "0, the whole batch at once"));
   if (!plan.device.empty() && !is_there(plan.device))
     throw UsageError(expectation("Step", "a device of this process", plan.device, "cpu"));
-  check_technique(plan.checkpointing, objective.can_checkpoint, "checkpointing", "can_checkpoint");
-  check_technique(plan.fused_loss, objective.can_fuse_loss, "the fused loss", "can_fuse_loss");
+  for (const std::string& technique : plan.techniques)
+    if (technique != kOffload && !objective.techniques.contains(technique))
+      throw UsageError(expectation("Step", "a plan that the objective can follow",
+                                   technique + ", which Objective::techniques does not name",
+                                   "Objective::follow, and its name in techniques"));
 }
 
 void check(const StepOptions& options, const optim::Optimizer& optimizer) {

@@ -14,6 +14,9 @@
 
 namespace headroom::train::detail {
 
+// The technique that the step itself puts on: an objective knows nothing of it.
+inline constexpr const char* kOffload = "offload";
+
 // Sizes, devices, and techniques that the objective's `follow` does not know.
 void check(const Plan& plan, const Objective& objective);
 void check(const StepOptions& options, const optim::Optimizer& optimizer);

@@ -29,9 +29,9 @@ std::string what_allows(const Plan& plan, const OomFacts& facts) {
   std::vector<std::string> changes;
   if (plan.micro_batch < std::min(limits.min_micro_batch, facts.failure.work.rows))
     changes.push_back(words.min_micro_batch + std::to_string(plan.micro_batch));
-  if (plan.checkpointing && !limits.checkpointing) changes.push_back(words.checkpointing);
-  if (plan.fused_loss && !limits.fused_loss) changes.push_back(words.fused_loss);
-  if (plan.offload && !limits.offload) changes.push_back(words.offload);
+  for (const plan::Rung& rung : plan::rungs())
+    if (plan.has(rung.name) && !limits.techniques.contains(rung.name))
+      changes.push_back(words.are_keys ? rung.key : "\"" + rung.name + "\" among the techniques");
   // The last retry takes the heaviest plan.
   if (changes.empty())
     changes.push_back(words.max_retries + std::to_string(limits.max_retries + 2));

@@ -39,8 +39,11 @@ Value take(std::string_view& bytes) {
 
 void put(std::string& bytes, const PricedRun& run) {
   put(bytes, run.plan.micro_batch);
-  for (const bool is_on : {run.plan.checkpointing, run.plan.fused_loss, run.plan.offload})
-    put(bytes, is_on);
+  put(bytes, run.plan.techniques.size());
+  for (const std::string& technique : run.plan.techniques) {
+    put(bytes, technique.size());
+    bytes += technique;
+  }
   put(bytes, run.rows);
   put(bytes, run.requests.size());
   for (const allocator::Operation& request : run.requests) put(bytes, request);
@@ -48,8 +51,11 @@ void put(std::string& bytes, const PricedRun& run) {
 PricedRun take_run(std::string_view& bytes) {
   PricedRun run;
   run.plan.micro_batch = take<std::int64_t>(bytes);
-  for (bool Plan::*is_on : {&Plan::checkpointing, &Plan::fused_loss, &Plan::offload})
-    run.plan.*is_on = take<bool>(bytes);
+  for (auto count = take<std::size_t>(bytes); count > 0; --count) {
+    const auto size = take<std::size_t>(bytes);
+    run.plan.techniques.emplace(bytes.substr(0, size));
+    bytes.remove_prefix(size);
+  }
   run.rows = take<std::int64_t>(bytes);
   run.requests.resize(take<std::size_t>(bytes));
   for (allocator::Operation& request : run.requests) request = take<allocator::Operation>(bytes);

@@ -15,10 +15,6 @@
 namespace headroom::train {
 namespace {
 
-std::array<bool, 3> form_of(const Plan& plan) {
-  return {plan.checkpointing, plan.fused_loss, plan.offload};
-}
-
 // The first line of what it says.
 std::string sentence_of(const std::exception_ptr& failure) {
   std::string text = "an exception of a type of its own";
@@ -51,9 +47,8 @@ Step::State::State(torch::nn::Module& module, optim::Optimizer& optimizer, Objec
       ladder_(given.ladder),
       wish_(given.plan) {
   LadderOptions able = given.ladder;
-  able.checkpointing = able.checkpointing && transaction.objective().can_checkpoint;
-  able.fused_loss = able.fused_loss && transaction.objective().can_fuse_loss;
-  able.offload = able.offload && !transaction.device().is_cpu();
+  std::erase_if(able.techniques,
+                [&](const std::string& name) { return !transaction.can(name); });
   able.allocator = able.allocator && !transaction.device().is_cpu();
   if (given.ladder.elsewhere)
     able.elsewhere = [this] {
@@ -176,7 +171,7 @@ bool Step::State::has_run(const Work& work) const {
   const std::int64_t fewest = smallest_part(plan, work.rows);
   if (plan == wish_ || (prices && prices->needed(plan, work) && fewest >= prices->fewest_rows()))
     return true;
-  const auto found = fewest_run_.find(form_of(plan));
+  const auto found = fewest_run_.find(plan.techniques);
   return found != fewest_run_.end() && fewest >= found->second;
 }
 
@@ -230,7 +225,7 @@ void Step::State::try_until_committed(const Tensors& batch, const Work& work, Co
   }
   if (failed.too_few > 0) ladder_.set_fewest_rows(failed.too_few + 1);
   const std::int64_t fewest = smallest_part(plan, work.rows);
-  auto& known = fewest_run_.try_emplace(form_of(plan), fewest).first->second;
+  auto& known = fewest_run_.try_emplace(plan.techniques, fewest).first->second;
   known = std::min(known, fewest);
 }
 

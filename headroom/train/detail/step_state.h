@@ -1,11 +1,11 @@
 // What a step knows between its runs: the plan, its prices, what has failed, what has run.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <exception>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -70,7 +70,8 @@ class Step::State {
   std::optional<detail::Adaptation> adaptation_;
   double priced_elements_ = 0;  // of a row
   Plan wish_;                   // the last plan that the caller asked for
-  std::map<std::array<bool, 3>, std::int64_t> fewest_run_;  // rows of a part that has committed
+  // By techniques: rows of a part that has committed.
+  std::map<std::set<std::string>, std::int64_t> fewest_run_;
   bool is_prepared_ = false, is_first_ = true, told_unpriced_ = false;
 };
 

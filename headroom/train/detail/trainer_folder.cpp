@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "headroom/base/error.h"
+#include "headroom/train/detail/checks.h"
 #include "headroom/train/detail/trainer_state.h"
 
 namespace headroom::train {
@@ -34,8 +35,9 @@ void Trainer::State::restore(const FoundCheckpoint& found) {
   worse_ = more.at("worse").get<std::int64_t>();
   training_.is_early = options_.patience > 0 && worse_ >= options_.patience;
   Plan plan = found.plan;  // of a run whose model may have had other techniques
-  plan.checkpointing = plan.checkpointing && step.objective().can_checkpoint;
-  plan.fused_loss = plan.fused_loss && step.objective().can_fuse_loss;
+  std::erase_if(plan.techniques, [&](const std::string& name) {
+    return name != detail::kOffload && !step.objective().techniques.contains(name);
+  });
   step.set_plan(plan);
   for (const std::string& refused : found.refused) say("not used: " + refused);
   if (!found.same_optimizer)

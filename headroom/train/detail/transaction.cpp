@@ -104,6 +104,11 @@ void Transaction::check_place() const {
   detail::check_place(optimizer_, module_.parameters(), device_);
 }
 
+bool Transaction::can(const std::string& technique) const {
+  if (technique == kOffload) return !device_.is_cpu();
+  return objective_.techniques.contains(technique);
+}
+
 // A loss scaler looks for itself whether gradients are finite.
 bool Transaction::needs_norm() const {
   return options_.max_grad_norm > 0 || (options_.refuse_non_finite && !scaler_);
@@ -146,7 +151,7 @@ void Transaction::follow(const Plan& plan) {
     memory::memory_of(device_).change_settings(plan.allocator);
   if (objective_.follow) objective_.follow(plan);
   offload_.reset();
-  if (plan.offload)
+  if (plan.has(kOffload))
     offload_.emplace(all_of(modules_),
                      nn::OffloadOptions{.budget = is_dry_ ? std::nullopt : host_memory_to_use(),
                                         .pinned = device_.is_cuda(),

@@ -12,6 +12,7 @@
 #include <exception>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "headroom/nn/offload.h"
@@ -39,6 +40,9 @@ class Transaction {
 
   // Null: the step has been committed.
   [[nodiscard]] std::exception_ptr try_once(const Tensors& batch, const Plan& plan);
+
+  // Whether plans of this step may have the technique.
+  [[nodiscard]] bool can(const std::string& technique) const;
 
   // Throws UsageError unless what is trained lies where the step has it.
   void check_place() const;

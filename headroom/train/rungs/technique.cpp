@@ -5,24 +5,19 @@
 namespace headroom::train::rungs {
 
 std::optional<Plan> with_next_technique(const Plan& plan, const LadderOptions& options) {
-  Plan next = plan;
-  if (options.checkpointing && !plan.checkpointing)
-    next.checkpointing = true;
-  else if (options.fused_loss && !plan.fused_loss)
-    next.fused_loss = true;
-  else if (options.offload && !plan.offload)
-    next.offload = true;
-  else
-    return {};
-  return next;
+  for (const plan::Rung& rung : plan::rungs())
+    if (options.techniques.contains(rung.name) && !plan.has(rung.name))
+      return with(plan, rung.name);
+  return {};
 }
 
 bool host_has_room(const Plan& plan, const Work& work, const LadderOptions& options,
                    const Prices* prices) {
-  if (!plan.offload || prices == nullptr || !options.host_memory) return true;
-  Plan without = plan;
-  without.offload = false;
-  const auto all = prices->needed(without, work), rest = prices->needed(plan, work);
+  Plan on_card = plan;
+  for (const plan::Rung& rung : plan::rungs())
+    if (rung.uses_host) on_card.techniques.erase(rung.name);
+  if (on_card == plan || prices == nullptr || !options.host_memory) return true;
+  const auto all = prices->needed(on_card, work), rest = prices->needed(plan, work);
   const auto host = options.host_memory();
   return !host || !all || !rest || *all - *rest <= *host;
 }

@@ -47,7 +47,7 @@ ExitCode run_by_formula(const EstimateOptions& options, const ResolvedRequest& r
   if (!options.quick)
     answer.notes.push_back("by formula, because Headroom cannot run this yet: " +
                            join(cannot_run(resolved.settings), ", "));
-  if (options.quick) answer.rule = forecast::quick_estimate(model.config, resolved.settings);
+  if (options.quick) answer.rule = plan::quick_estimate(model.config, resolved.settings);
   if (options.request.allocator || options.request.rules != "cuda")
     answer.notes.push_back(
         "--allocator and --rules change nothing: the formula has no allocator and assumes CUDA's "

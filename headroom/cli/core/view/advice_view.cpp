@@ -11,10 +11,10 @@
 namespace headroom::cli {
 namespace {
 
-using forecast::Technique;
+using plan::Saving;
 
 // ": fits"; empty if there is no card to fit into.
-std::string verdict(const Technique& one, const gpu::SimulatedCard* card,
+std::string verdict(const Saving& one, const gpu::SimulatedCard* card,
                     const Terminal& terminal) {
   if (card == nullptr) return "";
   if (one.fits) return ": " + terminal.paint("fits", Colour::green);
@@ -22,7 +22,7 @@ std::string verdict(const Technique& one, const gpu::SimulatedCard* card,
   return missing.count > 0 ? ": still " + to_string(missing) + " too much" : ": still does not fit";
 }
 
-std::string change_text(const Technique& one, const gpu::SimulatedCard* card,
+std::string change_text(const Saving& one, const gpu::SimulatedCard* card,
                         const Terminal& terminal) {
   std::string text = "needs " + to_string(one.process);
   if (one.saves_process.count > 0) text += " (" + to_string(one.saves_process) + " less)";
@@ -36,10 +36,10 @@ std::string change_text(const Technique& one, const gpu::SimulatedCard* card,
 struct Changes {
   std::string run, cannot_run;
 };
-Changes changes_text(const std::vector<Technique>& changes, const gpu::SimulatedCard* card,
+Changes changes_text(const std::vector<Saving>& changes, const gpu::SimulatedCard* card,
                      const Terminal& terminal) {
   Changes text;
-  for (const Technique& one : changes)
+  for (const Saving& one : changes)
     (one.can_run ? text.run : text.cannot_run) += change_text(one, card, terminal);
   return text;
 }
@@ -53,7 +53,7 @@ bool has_room_for(const std::string& text, const Terminal& terminal) {
 
 }  // namespace
 
-std::string advice_text(const std::vector<Technique>& advice, const gpu::SimulatedCard* card,
+std::string advice_text(const std::vector<Saving>& advice, const gpu::SimulatedCard* card,
                         bool does_not_fit, bool dry_run, const Terminal& terminal) {
   const Changes changes = changes_text(advice, card, terminal);
   std::string text;
@@ -68,12 +68,12 @@ std::string advice_text(const std::vector<Technique>& advice, const gpu::Simulat
   return text;
 }
 
-std::string techniques_text(const std::vector<Technique>& techniques,
+std::string techniques_text(const std::vector<Saving>& techniques,
                             const gpu::SimulatedCard* card, const Terminal& terminal) {
   std::vector<std::vector<std::string>> rows;
-  for (const Technique& one : techniques) {
+  for (const Saving& one : techniques) {
     const char* const fits = card == nullptr ? "" : one.fits ? "yes" : "no";
-    rows.push_back({one.name, to_string(one.process), to_string(one.saves_process),
+    rows.push_back({one.title, to_string(one.process), to_string(one.saves_process),
                     fmt::format("{:.2f} x", one.time_factor), fits,
                     one.changes_training ? "yes" : "no", one.can_run ? "" : "not yet", one.option});
   }

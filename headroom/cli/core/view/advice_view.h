@@ -6,19 +6,19 @@
 #include <vector>
 
 #include "headroom/cli/core/terminal.h"
-#include "headroom/forecast/techniques.h"
+#include "headroom/plan/savings.h"
 #include "headroom/gpu/simulated.h"
 
 namespace headroom::cli {
 
 // For a run that does or does not fit this card (null: no limit), by dry run or by formula. Empty
 // without advice.
-[[nodiscard]] std::string advice_text(const std::vector<forecast::Technique>& advice,
+[[nodiscard]] std::string advice_text(const std::vector<plan::Saving>& advice,
                                       const gpu::SimulatedCard* card, bool does_not_fit,
                                       bool dry_run, const Terminal& terminal);
 
 // All techniques as a table, or as a list if the table is too wide.
-[[nodiscard]] std::string techniques_text(const std::vector<forecast::Technique>& techniques,
+[[nodiscard]] std::string techniques_text(const std::vector<plan::Saving>& techniques,
                                           const gpu::SimulatedCard* card, const Terminal& terminal);
 
 }  // namespace headroom::cli

@@ -184,7 +184,7 @@ std::string parts_table(const Answer& answer, const Terminal& terminal) {
   return text;
 }
 
-std::string rule_text(const forecast::QuickEstimate& rule, int width) {
+std::string rule_text(const plan::QuickEstimate& rule, int width) {
   return wrapped(rule.why + ", and activations",
                  "By the rule of thumb " + to_string(rule.total()) + ": ", "  ", width);
 }

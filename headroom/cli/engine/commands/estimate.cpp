@@ -107,7 +107,7 @@ std::vector<std::string> sentences_of(const Answer& answer) {
     sentences.push_back("a request of " + to_string(refusal->requested) + " did not fit: " +
                         to_string(refusal->free) + " of " + to_string(refusal->capacity) +
                         " were free; the picture is that of a run without a limit");
-  for (const forecast::Technique& change : answer.advice)
+  for (const plan::Saving& change : answer.advice)
     sentences.push_back(change.option + " needs " + to_string(change.process) +
                         (change.fits ? " and fits" : ""));
   sentences.insert(sentences.end(), answer.notes.begin(), answer.notes.end());

@@ -36,7 +36,7 @@ estimate::FitOptions fit_options_of(const Json& request) {
 
 // If even the smallest size does not fit: changes that make it fit. They keep the size, which is
 // what the search varies.
-std::vector<forecast::Technique> advice_for(const model::NamedModel& model, const FitResult& result,
+std::vector<plan::Saving> advice_for(const model::NamedModel& model, const FitResult& result,
                                             const estimate::FitOptions& options) {
   if (result.found.size) return {};
   const model::Settings smallest = with(result.settings, options.over, options.at_least);
@@ -102,7 +102,7 @@ std::string probes_table(const FitResult& result, const Terminal& terminal) {
 }
 
 std::string fit_text(const FitResult& result, const std::vector<std::string>& notes,
-                     const std::vector<forecast::Technique>& advice, const Terminal& terminal) {
+                     const std::vector<plan::Saving>& advice, const Terminal& terminal) {
   const gpu::SimulatedCard& card = result.card;
   const model::Settings settings =
       result.found.size ? with(result.settings, result.over, *result.found.size) : result.settings;

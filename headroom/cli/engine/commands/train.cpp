@@ -34,7 +34,7 @@
 #include "headroom/memory/count_cpu.h"
 #include "headroom/memory/memory_statistics.h"
 #include "headroom/memory/summary.h"
-#include "headroom/supervise/plan_report.h"
+#include "headroom/plan/plan_report.h"
 #include "headroom/train/model_objective.h"
 #include "headroom/train/oom_report.h"
 #include "headroom/train/trainer.h"
@@ -54,9 +54,7 @@ std::atomic<bool> save_is_asked{false};
 // The advice of a report names keys.
 const train::AdviceWords kKeys{.min_micro_batch = "min_batch_size=",
                                .max_retries = "max_retries=",
-                               .checkpointing = "gradient_checkpointing=true",
-                               .fused_loss = "loss=fused",
-                               .offload = "offload=activations",
+                               .are_keys = true,
                                .autocast = "bf16=true",
                                .allocator = "alloc_conf=",
                                .is_own_loop = false};
@@ -128,7 +126,7 @@ class Run {
   std::optional<TrainingStatus> status_;  // of a run that trains
   std::optional<train::Trainer> trainer_;
   std::shared_ptr<RunFolder> folder_;  // of a run that trains
-  std::optional<supervise::Setup> setup_;
+  std::optional<plan::Setup> setup_;
   train::StepOptions step_options_;
   std::int64_t effective_batch_ = 0;
 };
@@ -243,7 +241,7 @@ void Run::begin() {
   if (!found) take_known_plan();
   const PlanAnswer answer = answer_beside_others(beside_others());
   view_.say(to_string(answer));
-  if (answer.needed) supervise::write_plan_report({*answer.needed, to_string(answer.plan)});
+  if (answer.needed) plan::write_plan_report({*answer.needed, to_string(answer.plan)});
   if (!is_allowed_by_budget())
     out_of_memory("the budget does not allow this run; nothing was trained");
 }

@@ -5,7 +5,7 @@
 
 #include "headroom/cli/core/training_request.h"
 #include "headroom/forecast/closed_form.h"
-#include "headroom/forecast/policies.h"
+#include "headroom/plan/policies.h"
 #include "headroom/memory/memory_statistics.h"
 
 namespace headroom::cli {
@@ -20,11 +20,11 @@ std::optional<std::string> over_budget(const config::Resolved& config, std::int6
   const Bytes resident = forecast::forecast_of(model, settings_of(config, model)).resident;
   const ShareOrBytes given = config.share_or_bytes("budget");
   const Bytes budget =
-      given.share ? forecast::resident_budget(*now.total, *given.share) : given.bytes;
+      given.share ? plan::resident_budget(*now.total, *given.share) : given.bytes;
   if (resident <= budget) return {};
   return "parameters, gradients and optimizer states take " + to_string(resident) +
          ", more than the budget of " + to_string(budget) + ": " +
-         std::to_string(forecast::cards_for(resident, budget)) + " such cards would hold them";
+         std::to_string(plan::cards_for(resident, budget)) + " such cards would hold them";
 }
 
 }  // namespace

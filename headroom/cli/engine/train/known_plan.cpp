@@ -25,7 +25,7 @@ std::string keys_of_plans(const config::Resolved& config) {
 
 }  // namespace
 
-supervise::Setup setup_of(const config::Resolved& config, c10::Device device,
+plan::Setup setup_of(const config::Resolved& config, c10::Device device,
                           std::optional<Bytes> usable) {
   const auto now = memory::get_gpu_memory_stats(device);
   return {.job = "train " + to_line(model::to_json(settings_of(config, model_of(config).config))) +
@@ -34,24 +34,21 @@ supervise::Setup setup_of(const config::Resolved& config, c10::Device device,
           .free = usable.value_or(now.reserved)};
 }
 
-void remember(const supervise::Setup& setup, const train::Plan& plan, Bytes peak,
+void remember(const plan::Setup& setup, const train::Plan& plan, Bytes peak,
               TrainingView& view) {
   try {
-    supervise::Store().remember(setup,
-                                {{"batch", plan.micro_batch},
-                                 {"checkpointing", plan.checkpointing},
-                                 {"fused_loss", plan.fused_loss},
-                                 {"offload", plan.offload}},
-                                peak);
+    std::map<std::string, long long> values{{"batch", plan.micro_batch}};
+    for (const plan::Rung& rung : plan::rungs()) values[rung.name] = plan.has(rung.name) ? 1 : 0;
+    plan::Store().remember(setup, values, peak);
   } catch (const WriteError& error) {
     view.say("the plan is not remembered: " + error.sentence());
   }
 }
 
 // Where prices are known, only if a larger batch has failed with as much memory as there is now.
-std::optional<train::Plan> remembered(const supervise::Setup& setup, train::Step& step,
+std::optional<train::Plan> remembered(const plan::Setup& setup, train::Step& step,
                                       std::int64_t rows) {
-  const auto known = supervise::Store().find(setup);
+  const auto known = plan::Store().find(setup);
   if (!known || (step.prices() != nullptr && known->tried_up_to < setup.free)) return {};
   const auto value = [&](const char* key) {
     const auto found = known->values.find(key);
@@ -59,9 +56,8 @@ std::optional<train::Plan> remembered(const supervise::Setup& setup, train::Step
   };
   train::Plan plan = step.plan();
   plan.micro_batch = value("batch");
-  plan.checkpointing = plan.checkpointing || value("checkpointing") != 0;
-  plan.fused_loss = plan.fused_loss || value("fused_loss") != 0;
-  plan.offload = plan.offload || value("offload") != 0;
+  for (const plan::Rung& rung : plan::rungs())
+    if (value(rung.name.c_str()) != 0) plan.techniques.insert(rung.name);
   if (step.prices() != nullptr &&
       !step.prices()->is_served(plan, {.rows = rows}, setup.free).value_or(true))
     return {};

@@ -7,20 +7,20 @@
 
 #include "headroom/cli/engine/train/training_view.h"
 #include "headroom/config/resolved.h"
-#include "headroom/supervise/store.h"
+#include "headroom/plan/store.h"
 #include "headroom/train/step.h"
 
 namespace headroom::cli {
 
 // `usable`: what the run could have of the device now. The job has the keys that decide which plans
 // are allowed.
-[[nodiscard]] supervise::Setup setup_of(const config::Resolved& config, c10::Device device,
+[[nodiscard]] plan::Setup setup_of(const config::Resolved& config, c10::Device device,
                                         std::optional<Bytes> usable);
-void remember(const supervise::Setup& setup, const train::Plan& plan, Bytes peak,
+void remember(const plan::Setup& setup, const train::Plan& plan, Bytes peak,
               TrainingView& view);
 // For a batch of so many rows. Nothing: no plan, or one that is not needed because prices are known
 // and more may fit, or that is known not to fit.
-[[nodiscard]] std::optional<train::Plan> remembered(const supervise::Setup& setup,
+[[nodiscard]] std::optional<train::Plan> remembered(const plan::Setup& setup,
                                                     train::Step& step, std::int64_t rows);
 
 }  // namespace headroom::cli

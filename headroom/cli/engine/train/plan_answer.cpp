@@ -62,9 +62,8 @@ Json to_json(const PlanAnswer& answer, double step_s) {
 
 double step_seconds(const model::ModelConfig& config, model::Settings settings,
                     const train::Plan& plan, std::int64_t rows, const gpu::CatalogueCard* card) {
-  if (plan.checkpointing && settings.checkpoint_every == 0) settings.checkpoint_every = 1;
-  if (plan.fused_loss) settings.loss = model::LossForm::fused;
-  settings.offload.activations = settings.offload.activations || plan.offload;
+  for (const plan::Rung& rung : plan::rungs())
+    if (plan.has(rung.name)) rung.apply(settings);
   settings.accumulation = count_of_parts(plan, rows);
   const auto with_parts_of = [&](std::int64_t part) {
     settings.batch = part;

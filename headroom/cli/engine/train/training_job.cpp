@@ -227,9 +227,11 @@ train::StepOptions step_options_of(const config::Resolved& config, std::int64_t 
   }
   options.ladder.max_retries = static_cast<int>(config.whole("max_retries"));
   options.plan.micro_batch = config.whole("batch_size");
-  options.plan.checkpointing = config.text("gradient_checkpointing") == "true";
-  options.plan.fused_loss = config.text("loss") == "fused";
-  options.plan.offload = config.text("offload") == "activations";
+  for (const plan::Rung& rung : plan::rungs()) {
+    const std::size_t equals = rung.key.find('=');
+    if (config.text(rung.key.substr(0, equals)) == rung.key.substr(equals + 1))
+      options.plan.techniques.insert(rung.name);
+  }
   options.prices = config.yes("auto_batch_size");
   return options;
 }

@@ -1,4 +1,4 @@
-#include "headroom/supervise/plan_report.h"
+#include "headroom/plan/plan_report.h"
 
 #include <unistd.h>
 
@@ -9,7 +9,7 @@
 #include "headroom/base/file.h"
 #include "headroom/base/json.h"
 
-namespace headroom::supervise {
+namespace headroom::plan {
 
 constexpr const char* kReportVariable = "HEADROOM_REPORT";
 
@@ -47,4 +47,4 @@ std::string PlanReportFile::variable() const {
   return std::string(kReportVariable) + "=" + path_.string();
 }
 
-}  // namespace headroom::supervise
+}  // namespace headroom::plan

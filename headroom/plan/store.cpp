@@ -1,4 +1,4 @@
-#include "headroom/supervise/store.h"
+#include "headroom/plan/store.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -14,7 +14,7 @@
 #include "headroom/base/file.h"
 #include "headroom/base/json.h"
 
-namespace headroom::supervise {
+namespace headroom::plan {
 namespace {
 
 constexpr std::size_t kMostEntries = 200;
@@ -187,4 +187,4 @@ void Store::forget(const Setup& setup, const std::map<std::string, long long>& v
   });
 }
 
-}  // namespace headroom::supervise
+}  // namespace headroom::plan

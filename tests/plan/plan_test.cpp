@@ -1,4 +1,4 @@
-#include "headroom/train/plan.h"
+#include "headroom/plan/plan.h"
 
 #include <gmock/gmock.h>
 
@@ -6,21 +6,19 @@
 
 #include "headroom/base/error.h"
 
-namespace headroom::train {
+namespace headroom::plan {
 namespace {
 
 TEST(Plan, SaysWhatItDoes) {
   EXPECT_EQ(to_string(Plan{}), "the whole batch at once");
   EXPECT_EQ(
-      to_string(Plan{.micro_batch = 8, .checkpointing = true, .offload = true, .device = "cuda:1"}),
+      to_string(Plan{.micro_batch = 8, .techniques = {"checkpointing", "offload"}, .device = "cuda:1"}),
       "micro-batch 8, checkpointing, activations on the host, on cuda:1");
 }
 
 TEST(Plan, ComesBackFromItsDocument) {
   const Plan plan{.micro_batch = 8,
-                  .checkpointing = true,
-                  .fused_loss = true,
-                  .offload = true,
+                  .techniques = {"checkpointing", "fused_loss", "offload"},
                   .allocator = "expandable_segments:True",
                   .device = "cuda:1"};
   EXPECT_EQ(plan_from(to_json(plan), "here"), plan);
@@ -54,4 +52,4 @@ TEST(Plan, HasAMicroBatchForEachWayToCutABatch) {
 }
 
 }  // namespace
-}  // namespace headroom::train
+}  // namespace headroom::plan

@@ -1,6 +1,6 @@
 // Values that worked before: found for the same job, never lost, never trusted blindly.
 
-#include "headroom/supervise/store.h"
+#include "headroom/plan/store.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 #include "tests/support/garbage.h"
 #include "tests/support/temporary_folder.h"
 
-namespace headroom::supervise {
+namespace headroom::plan {
 namespace {
 
 using namespace literals;
@@ -165,4 +165,4 @@ TEST_F(SettingsStore, RemembersAJobThatIsNotValidUtf8) {
 }
 
 }  // namespace
-}  // namespace headroom::supervise
+}  // namespace headroom::plan

@@ -1,4 +1,4 @@
-#include "headroom/forecast/techniques.h"
+#include "headroom/plan/savings.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,14 +9,16 @@
 #include "headroom/base/text.h"
 #include "headroom/model/model_catalogue.h"
 
-namespace headroom::forecast {
+namespace headroom::plan {
 namespace {
+
+using namespace headroom::forecast;
 
 using namespace headroom::literals;
 
-const Technique* find(const std::vector<Technique>& all, std::string_view option) {
+const Saving* find(const std::vector<Saving>& all, std::string_view option) {
   const auto found = std::find_if(all.begin(), all.end(),
-                                  [&](const Technique& each) { return each.option == option; });
+                                  [&](const Saving& each) { return each.option == option; });
   return found == all.end() ? nullptr : &*found;
 }
 
@@ -28,17 +30,17 @@ model::Settings usual() {
   return settings;
 }
 
-std::vector<Technique> of(const char* model, const model::Settings& settings,
-                          const TechniqueOptions& options = {}) {
-  return techniques(model::model_named(model).config, settings, options);
+std::vector<Saving> of(const char* model, const model::Settings& settings,
+                          const SavingOptions& options = {}) {
+  return savings(model::model_named(model).config, settings, options);
 }
 
 TEST(Techniques, SaveWhatTheirSettingsSaveInTheForecast) {
   const model::ModelConfig config = model::model_named("llama-3.2-1b").config;
   const Bytes now = forecast_of(config, usual()).at_peak.total();
-  const std::vector<Technique> all = techniques(config, usual());
+  const std::vector<Saving> all = savings(config, usual());
   ASSERT_GE(all.size(), 8U);
-  for (const Technique& each : all) {
+  for (const Saving& each : all) {
     EXPECT_GT(each.saves, 0_B) << each.option;
     EXPECT_EQ(each.saves, now - forecast_of(config, each.settings).at_peak.total()) << each.option;
     EXPECT_GT(each.time_factor, 0) << each.option;
@@ -46,9 +48,9 @@ TEST(Techniques, SaveWhatTheirSettingsSaveInTheForecast) {
 }
 
 TEST(Techniques, HaveOptionsThatMeanTheirSettings) {
-  for (const Technique& each : of("llama-3.2-1b", usual()))
+  for (const Saving& each : of("llama-3.2-1b", usual()))
     EXPECT_NE(each.settings, usual()) << each.option;
-  const std::vector<Technique> all = of("llama-3.2-1b", usual());
+  const std::vector<Saving> all = of("llama-3.2-1b", usual());
   ASSERT_NE(find(all, "--checkpointing full"), nullptr);
   EXPECT_EQ(find(all, "--checkpointing full")->settings.checkpoint_every, 1);
   ASSERT_NE(find(all, "--lora-rank 8"), nullptr);
@@ -100,7 +102,7 @@ TEST(Techniques, HaveOptionsThatMeanTheirSettingsWhateverIsOnAlready) {
   for (const char* model : {"llama-3.2-1b", "t5-small", "vit-base"})
     for (const model::Settings& run : runs) {
       const model::Settings now = forecast_of(model::model_named(model).config, run).settings;
-      for (const Technique& each : of(model, run, {.card = nullptr, .gpus = 4})) {
+      for (const Saving& each : of(model, run, {.card = nullptr, .gpus = 4})) {
         EXPECT_EQ(with_option(now, each.option), each.settings) << model << ": " << each.option;
         ++options;
       }
@@ -112,7 +114,7 @@ TEST(Techniques, LeaveOutThoseInUse) {
   model::Settings settings = usual();
   settings.checkpoint_every = 1;
   settings.optimizer = model::Optimizer::sgd;
-  const std::vector<Technique> all = of("llama-3.2-1b", settings);
+  const std::vector<Saving> all = of("llama-3.2-1b", settings);
   EXPECT_EQ(find(all, "--checkpointing full"), nullptr);
   EXPECT_EQ(find(all, "--optimizer sgd"), nullptr);
   EXPECT_EQ(find(all, "--dtype bfloat16"), nullptr);
@@ -121,8 +123,8 @@ TEST(Techniques, LeaveOutThoseInUse) {
 TEST(Techniques, LeaveOutThoseThatTheModelDoesNotSupport) {
   model::Settings settings;
   settings.batch = 64;
-  const std::vector<Technique> all = of("resnet50", settings);
-  for (const Technique& each : all) {
+  const std::vector<Saving> all = of("resnet50", settings);
+  for (const Saving& each : all) {
     EXPECT_FALSE(each.option.starts_with("--seq"));
     EXPECT_FALSE(each.option.starts_with("--loss"));
   }
@@ -131,11 +133,11 @@ TEST(Techniques, LeaveOutThoseThatTheModelDoesNotSupport) {
 }
 
 TEST(Techniques, PutEnoughFirstAndThoseThatKeepTheResultBeforeOthers) {
-  const TechniqueOptions options{.card = nullptr, .gpus = 4, .room = 30_GiB};
-  const std::vector<Technique> all = of("llama-3.2-3b", usual(), options);
+  const SavingOptions options{.card = nullptr, .gpus = 4, .room = 30_GiB};
+  const std::vector<Saving> all = of("llama-3.2-3b", usual(), options);
   ASSERT_FALSE(all.empty());
   bool enough = true, same = true;
-  for (const Technique& each : all) {
+  for (const Saving& each : all) {
     EXPECT_EQ(each.fits, each.needs <= 30_GiB) << each.option;
     if (enough && !each.fits) enough = false, same = true;
     EXPECT_EQ(each.fits, enough) << each.option;
@@ -146,8 +148,8 @@ TEST(Techniques, PutEnoughFirstAndThoseThatKeepTheResultBeforeOthers) {
 }
 
 TEST(Techniques, PriceRecomputingAtLessThanASecondForwardPass) {
-  const std::vector<Technique> all = of("llama-3.2-1b", usual());
-  const Technique *full = find(all, "--checkpointing full"),
+  const std::vector<Saving> all = of("llama-3.2-1b", usual());
+  const Saving *full = find(all, "--checkpointing full"),
                   *half = find(all, "--checkpointing every:2");
   ASSERT_TRUE(full != nullptr && half != nullptr);
   EXPECT_GT(half->time_factor, 1);
@@ -161,7 +163,7 @@ TEST(Techniques, KeepTheEffectiveBatch) {
   settings.batch = 12;
   settings.accumulation = 2;
   bool found = false;
-  for (const Technique& each : of("llama-3.2-1b", settings)) {
+  for (const Saving& each : of("llama-3.2-1b", settings)) {
     if (!each.option.starts_with("--batch")) continue;
     found = true;
     EXPECT_EQ(each.settings.batch * each.settings.accumulation, 24);
@@ -173,24 +175,24 @@ TEST(Techniques, KeepTheEffectiveBatch) {
 TEST(Techniques, HaveNoSmallerBatchWhereGradientsCannotBeSummed) {
   model::Settings settings = usual();
   settings.optimizer_in_backward = true;
-  const std::vector<Technique> all = of("llama-3.2-1b", settings);
+  const std::vector<Saving> all = of("llama-3.2-1b", settings);
   ASSERT_FALSE(all.empty());
-  for (const Technique& each : all) EXPECT_FALSE(each.option.starts_with("--batch"));
+  for (const Saving& each : all) EXPECT_FALSE(each.option.starts_with("--batch"));
 }
 
 TEST(Techniques, KnowZeroOnlyWithSeveralGpus) {
   EXPECT_EQ(find(of("llama-3.2-1b", usual()), "--world 4 --zero 3"), nullptr);
-  const std::vector<Technique> all = of("llama-3.2-1b", usual(), {.card = nullptr, .gpus = 4});
+  const std::vector<Saving> all = of("llama-3.2-1b", usual(), {.card = nullptr, .gpus = 4});
   ASSERT_NE(find(all, "--world 4 --zero 3"), nullptr);
   EXPECT_GT(find(all, "--world 4 --zero 3")->saves, find(all, "--world 4 --zero 1")->saves);
 }
 
 TEST(Techniques, MarkThoseThatCannotRunYet) {
-  TechniqueOptions options;
+  SavingOptions options;
   options.can_run = [](const model::Settings& settings) {
     return settings.quantize == model::Quantize::none;
   };
-  const std::vector<Technique> all = of("llama-3.2-1b", usual(), options);
+  const std::vector<Saving> all = of("llama-3.2-1b", usual(), options);
   ASSERT_NE(find(all, "--quantize 4bit --lora-rank 8"), nullptr);
   EXPECT_FALSE(find(all, "--quantize 4bit --lora-rank 8")->can_run);
   EXPECT_TRUE(find(all, "--lora-rank 8")->can_run);
@@ -209,4 +211,4 @@ TEST(Forecast, CountsSixOperationsAParameterAndToken) {
 }
 
 }  // namespace
-}  // namespace headroom::forecast
+}  // namespace headroom::plan

@@ -14,7 +14,7 @@
 #include "headroom/base/bytes.h"
 #include "headroom/base/time.h"
 
-namespace headroom::supervise {
+namespace headroom::plan {
 
 struct Setup {
   std::string job;   // the command or model, without the values that may change
@@ -50,4 +50,4 @@ class Store {
   std::filesystem::path file_;
 };
 
-}  // namespace headroom::supervise
+}  // namespace headroom::plan

@@ -18,12 +18,19 @@
 #include "headroom/model/model_config.h"
 #include "headroom/model/run_settings.h"
 
-namespace headroom::forecast {
+namespace headroom::plan {
 
 // ---- Memory for a plan ----
 
-// `free` less max(512 MiB, 5 %): fragmentation makes the last bytes unusable.
-[[nodiscard]] Bytes plannable(Bytes free);
+// Memory that a plan is to leave free, because fragmentation makes the last bytes unusable: the
+// larger of the two.
+struct Room {
+  Bytes least{std::int64_t{512} << 20};
+  double share = 0.05;
+  [[nodiscard]] Bytes of(Bytes card) const;
+};
+// `free` less the room.
+[[nodiscard]] Bytes plannable(Bytes free, const Room& room = {});
 // The share of a card for parameters, gradients and states, which stay all the time; default 70 %.
 [[nodiscard]] Bytes resident_budget(Bytes total, double share = 0.7);
 // The number of cards with `budget` bytes each that hold `resident` bytes, split evenly, or 1.
@@ -88,4 +95,4 @@ struct StrategyChoice {
                                               int gpus);
 [[nodiscard]] std::string_view to_string(Strategy strategy);
 
-}  // namespace headroom::forecast
+}  // namespace headroom::plan

@@ -1,4 +1,4 @@
-#include "headroom/forecast/policies.h"
+#include "headroom/plan/policies.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,8 +7,10 @@
 #include "headroom/forecast/closed_form.h"
 #include "headroom/model/model_catalogue.h"
 
-namespace headroom::forecast {
+namespace headroom::plan {
 namespace {
+
+using namespace headroom::forecast;
 
 using namespace headroom::literals;
 using ::testing::HasSubstr;
@@ -172,4 +174,4 @@ TEST(StrategyBySize, ChangesTheSettingsAsItSays) {
 }
 
 }  // namespace
-}  // namespace headroom::forecast
+}  // namespace headroom::plan

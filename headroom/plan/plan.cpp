@@ -1,12 +1,13 @@
-#include "headroom/train/plan.h"
+#include "headroom/plan/plan.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "headroom/base/error.h"
 #include "headroom/base/text.h"
+#include "headroom/plan/technique.h"
 
-namespace headroom::train {
+namespace headroom::plan {
 
 std::int64_t count_of_parts(const Plan& plan, std::int64_t rows) {
   const std::int64_t most = plan.micro_batch == 0 ? rows : std::min(plan.micro_batch, rows);
@@ -35,21 +36,31 @@ std::vector<std::int64_t> micro_batches(std::int64_t rows, const PartLimits& lim
   return all;
 }
 
+Plan with(Plan plan, const std::string& technique) {
+  plan.techniques.insert(technique);
+  return plan;
+}
+Plan without(Plan plan, const std::string& technique) {
+  plan.techniques.erase(technique);
+  return plan;
+}
+
 std::string to_string(const Plan& plan) {
   std::string words = plan.micro_batch == 0 ? "the whole batch at once"
                                             : "micro-batch " + std::to_string(plan.micro_batch);
-  if (plan.checkpointing) words += ", checkpointing";
-  if (plan.fused_loss) words += ", fused loss";
-  if (plan.offload) words += ", activations on the host";
+  for (const Rung& rung : rungs())
+    if (plan.has(rung.name)) words += ", " + rung.words;
   if (!plan.allocator.empty()) words += ", " + plan.allocator;
   if (!plan.device.empty()) words += ", on " + plan.device;
   return words;
 }
 
 Json to_json(const Plan& plan) {
-  return {{"micro_batch", plan.micro_batch}, {"checkpointing", plan.checkpointing},
-          {"fused_loss", plan.fused_loss},   {"offload", plan.offload},
-          {"allocator", plan.allocator},     {"device", plan.device}};
+  Json json{{"micro_batch", plan.micro_batch}};
+  for (const Rung& rung : rungs()) json[rung.name] = plan.has(rung.name);
+  json["allocator"] = plan.allocator;
+  json["device"] = plan.device;
+  return json;
 }
 
 Plan plan_from(const Json& document, std::string_view source) {
@@ -67,12 +78,11 @@ Plan plan_from(const Json& document, std::string_view source) {
   }
   plan.micro_batch = document.value("micro_batch", plan.micro_batch);
   if (plan.micro_batch < 0) refuse("expected a `micro_batch` of 0 or more");
-  plan.checkpointing = document.value("checkpointing", plan.checkpointing);
-  plan.fused_loss = document.value("fused_loss", plan.fused_loss);
-  plan.offload = document.value("offload", plan.offload);
+  for (const Rung& rung : rungs())
+    if (document.value(rung.name, false)) plan.techniques.insert(rung.name);
   plan.allocator = document.value("allocator", plan.allocator);
   plan.device = document.value("device", plan.device);
   return plan;
 }
 
-}  // namespace headroom::train
+}  // namespace headroom::plan

@@ -1,4 +1,4 @@
-#include "headroom/supervise/plan_report.h"
+#include "headroom/plan/plan_report.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 
 #include "headroom/base/file.h"
 
-namespace headroom::supervise {
+namespace headroom::plan {
 namespace {
 
 using namespace literals;
@@ -34,4 +34,4 @@ TEST(PlanReport, ComesBackFromTheFileThatTheVariableNames) {
 }
 
 }  // namespace
-}  // namespace headroom::supervise
+}  // namespace headroom::plan

@@ -1,11 +1,13 @@
-#include "headroom/forecast/cheapest_help.h"
+#include "headroom/plan/cheapest_help.h"
 
 #include <gmock/gmock.h>
 
 #include "headroom/model/model_catalogue.h"
 
-namespace headroom::forecast {
+namespace headroom::plan {
 namespace {
+
+using namespace headroom::forecast;
 
 using namespace headroom::literals;
 using ::testing::Each;
@@ -26,19 +28,19 @@ TEST(CheapestHelp, IsOneTechniqueIfThatIsEnough) {
   const model::NamedModel model = model::model_named("gpt2");
   const auto advice = cheapest_help(model.config, settings_of(16, 1024), {.room = 12_GiB});
   ASSERT_EQ(advice.size(), 3);
-  EXPECT_THAT(advice, Each(Field(&Technique::fits, true)));
-  for (const Technique& one : advice) EXPECT_LE(one.needs, 12_GiB) << one.option;
+  EXPECT_THAT(advice, Each(Field(&Saving::fits, true)));
+  for (const Saving& one : advice) EXPECT_LE(one.needs, 12_GiB) << one.option;
 }
 
 TEST(CheapestHelp, PutsTechniquesThatKeepTheTrainingResultFirst) {
   const model::NamedModel model = model::model_named("gpt2");
   const auto advice = cheapest_help(model.config, settings_of(16, 1024), {.room = 12_GiB}, 100);
-  const auto fits = [](const Technique& one) { return one.fits; };
+  const auto fits = [](const Saving& one) { return one.fits; };
   EXPECT_TRUE(std::is_partitioned(advice.begin(), advice.end(), fits));
   const auto enough_end = std::partition_point(advice.begin(), advice.end(), fits);
   ASSERT_GT(enough_end - advice.begin(), 2);
   EXPECT_TRUE(std::is_partitioned(advice.begin(), enough_end,
-                                  [](const Technique& one) { return !one.changes_training; }));
+                                  [](const Saving& one) { return !one.changes_training; }));
 }
 
 TEST(CheapestHelp, CombinesTechniquesIfNoneAloneIsEnough) {
@@ -52,10 +54,10 @@ TEST(CheapestHelp, CombinesTechniquesIfNoneAloneIsEnough) {
 
 TEST(CheapestHelp, OffersOnlyWhatCanRun) {
   const model::NamedModel model = model::model_named("llama-3.1-8b");
-  const TechniqueOptions options{.room = 20_GiB, .can_run = [](const model::Settings& s) {
+  const SavingOptions options{.room = 20_GiB, .can_run = [](const model::Settings& s) {
                                    return s.quantize == model::Quantize::none && !s.offload.any();
                                  }};
-  for (const Technique& one :
+  for (const Saving& one :
        cheapest_help(model.config, settings_of(1, 1024, model::Dtype::bfloat16), options, 20)) {
     EXPECT_THAT(one.option, Not(HasSubstr("quantize"))) << one.option;
     EXPECT_THAT(one.option, Not(HasSubstr("offload"))) << one.option;
@@ -66,21 +68,21 @@ TEST(CheapestHelp, ShowsTheLargestSavingsIfNothingIsEnough) {
   const model::NamedModel model = model::model_named("llama-3.1-70b");
   const auto advice = cheapest_help(model.config, settings_of(8, 4096), {.room = 1_GiB});
   ASSERT_EQ(advice.size(), 3);
-  EXPECT_THAT(advice, Each(Field(&Technique::fits, false)));
+  EXPECT_THAT(advice, Each(Field(&Saving::fits, false)));
 }
 
 // For mixtral-8x7b on an H100, three lines said "still too much", though LoRA over 4-bit weights
 // fits.
 TEST(EnoughButCannotRun, IsOnlyLoraOver4BitWeightsForALargeModel) {
   const model::NamedModel model = model::model_named("mixtral-8x7b");
-  const TechniqueOptions options{
+  const SavingOptions options{
       .card = gpu::find_card("H100 80GB"), .room = 79_GiB, .can_run = [](const model::Settings& s) {
         return s.quantize == model::Quantize::none && !s.offload.any();
       }};
-  const std::vector<Technique> found = enough_but_cannot_run(model.config, {}, options);
+  const std::vector<Saving> found = enough_but_cannot_run(model.config, {}, options);
   ASSERT_FALSE(found.empty());
   EXPECT_EQ(found.front().option, "--quantize 4bit --lora-rank 8");
-  for (const Technique& one : found) {
+  for (const Saving& one : found) {
     EXPECT_TRUE(one.fits) << one.option;
     EXPECT_FALSE(one.can_run) << one.option;
     EXPECT_LE(one.needs, 79_GiB) << one.option;
@@ -89,7 +91,7 @@ TEST(EnoughButCannotRun, IsOnlyLoraOver4BitWeightsForALargeModel) {
 
 TEST(EnoughButCannotRun, IsTheFastestOfBothKindsTheFasterFirst) {
   const model::NamedModel model = model::model_named("gpt2-xl");
-  const TechniqueOptions options{.room = 8_GiB, .can_run = [](const model::Settings& s) {
+  const SavingOptions options{.room = 8_GiB, .can_run = [](const model::Settings& s) {
                                    return s.quantize == model::Quantize::none && !s.offload.any();
                                  }};
   const auto found = enough_but_cannot_run(model.config, {}, options);
@@ -106,11 +108,11 @@ TEST(EnoughButCannotRun, IsEmptyIfNothingIsEnough) {
 
 TEST(CheapestHelp, ChangesOnlyWhatMayBeChanged) {
   const model::NamedModel model = model::model_named("gpt2");
-  const TechniqueOptions options{.room = 12_GiB,
+  const SavingOptions options{.room = 12_GiB,
                                  .allows = [](const model::Settings& s) { return s.batch == 16; }};
   const auto advice = cheapest_help(model.config, settings_of(16, 1024), options, 20);
   ASSERT_FALSE(advice.empty());
-  for (const Technique& one : advice) EXPECT_EQ(one.settings.batch, 16) << one.option;
+  for (const Saving& one : advice) EXPECT_EQ(one.settings.batch, 16) << one.option;
 }
 
 TEST(JoinedOptions, LetTheLaterOneHold) {
@@ -121,4 +123,4 @@ TEST(JoinedOptions, LetTheLaterOneHold) {
 }
 
 }  // namespace
-}  // namespace headroom::forecast
+}  // namespace headroom::plan

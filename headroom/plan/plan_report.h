@@ -10,7 +10,7 @@
 
 #include "headroom/base/bytes.h"
 
-namespace headroom::supervise {
+namespace headroom::plan {
 
 struct PlanReport {
   Bytes needed;      // of a card
@@ -36,4 +36,4 @@ class PlanReportFile {
   std::filesystem::path path_;
 };
 
-}  // namespace headroom::supervise
+}  // namespace headroom::plan

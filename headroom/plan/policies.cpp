@@ -1,4 +1,4 @@
-#include "headroom/forecast/policies.h"
+#include "headroom/plan/policies.h"
 
 #include <algorithm>
 #include <array>
@@ -9,7 +9,7 @@
 #include "headroom/base/text.h"
 #include "headroom/forecast/closed_form.h"
 
-namespace headroom::forecast {
+namespace headroom::plan {
 namespace {
 
 using namespace headroom::literals;
@@ -109,8 +109,12 @@ Bytes times(double each, long long count) {
 
 // ---- Memory for a plan ----
 
-Bytes plannable(Bytes free) {
-  return std::max(Bytes{0}, free - std::max(512_MiB, free / 20));
+Bytes Room::of(Bytes card) const {
+  return std::max(least, Bytes{static_cast<std::int64_t>(share * static_cast<double>(card.count))});
+}
+
+Bytes plannable(Bytes free, const Room& room) {
+  return std::max(Bytes{0}, free - room.of(free));
 }
 
 Bytes resident_budget(Bytes total, double share) {
@@ -126,7 +130,7 @@ std::int64_t cards_for(Bytes resident, Bytes budget) {
 // ---- The quick estimate ----
 
 QuickEstimate quick_estimate(const model::ModelConfig& config, const model::Settings& settings) {
-  const Forecast forecast = forecast_of(config, settings);
+  const forecast::Forecast forecast = forecast::forecast_of(config, settings);
   const bool trains = settings.mode == model::Mode::train;
   const long long trained = forecast.trainable_parameters, frozen = forecast.parameters - trained;
   const double weight = bytes_of(settings.dtype), state = trains ? state_bytes(settings) : 0;
@@ -152,11 +156,11 @@ std::int64_t batch_of_size(long long parameters) {
 
 BatchChoice batch_by_size(const model::ModelConfig& config, const model::Settings& settings,
                           Bytes room, const gpu::DeviceProfile* profile) {
-  const SizeClass& size = class_of(kBatchBySize, count_parameters(config));
+  const SizeClass& size = class_of(kBatchBySize, forecast::count_parameters(config));
   const auto needs = [&](std::int64_t batch) {
     model::Settings changed = settings;
     changed.batch = batch;
-    return forecast_of(config, changed, profile).reserved;
+    return forecast::forecast_of(config, changed, profile).reserved;
   };
   BatchChoice choice{
       .batch = size.batch,
@@ -228,4 +232,4 @@ StrategyChoice strategy_by_size(long long parameters, const model::Settings& set
   return choice;
 }
 
-}  // namespace headroom::forecast
+}  // namespace headroom::plan

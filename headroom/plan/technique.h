@@ -1,0 +1,116 @@
+// A technique: a way to train with less memory, as a value. Each file in techniques/ defines those of
+// one subject, and all that asks for techniques reads these rows: the options of `headroom
+// estimate`, the keys of `headroom train`, the advice of an estimate, the ladder of a training step.
+//
+//   for (const Technique& technique : techniques())
+//     for (const Change& change : technique.changes(situation)) say(change.option);
+//
+// A new technique is a new file here, which defines a function of the file's name that returns it,
+// and one in recipe/techniques/ that puts a model into that form.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "headroom/gpu/catalogue.h"
+#include "headroom/model/model_config.h"
+#include "headroom/model/run_settings.h"
+
+namespace headroom::plan {
+
+// A training that a technique may change.
+struct Situation {
+  const model::ModelConfig& config;
+  const model::Settings& settings;  // with task, seq, target_seq and image decided
+  const gpu::CatalogueCard* card = nullptr;  // null: not known
+  int gpus = 1;                              // that may train together
+
+  [[nodiscard]] bool trains() const { return settings.mode == model::Mode::train; }
+};
+
+// The same training with a technique in use, or with more of it.
+struct Change {
+  std::string title;         // "checkpointing, every layer"
+  std::string option;        // as on the command line: "--checkpointing full"
+  model::Settings settings;  // with the change
+  bool changes_training = false;  // another result: LoRA, fewer bits, another optimizer
+  bool is_last_resort = false;    // another task: a shorter sequence
+  // Of several sizes of one change, one is shown: the first that is enough, or else the last.
+  bool is_a_size = false;
+};
+
+// The situation with this change of its settings.
+template <typename Apply>
+[[nodiscard]] Change change(const Situation& now, std::string title, std::string option,
+                            const Apply& apply) {
+  Change change{std::move(title), std::move(option), now.settings};
+  apply(change.settings);
+  return change;
+}
+// The same for one that changes the result of the training.
+template <typename Apply>
+[[nodiscard]] Change other_training(const Situation& now, std::string title, std::string option,
+                                    const Apply& apply) {
+  Change other = change(now, std::move(title), std::move(option), apply);
+  other.changes_training = true;
+  return other;
+}
+
+// An option of `headroom estimate`: `key` is its name in the settings' JSON (model/run_settings.h),
+// and the option has dashes for underscores.
+struct Option {
+  enum class Kind { word, count, number, list, flag };
+  const char* key;
+  Kind kind;
+  const char* help;
+  // The values it takes, if the set is fixed; the help lists them.
+  const std::vector<std::string>& (*words)() = nullptr;
+};
+
+// A key of `headroom train`. `choices`: the first is the default; "every:N" takes a number; empty:
+// true or false.
+struct Key {
+  const char* name;
+  std::vector<std::string> choices;
+  const char* effect;
+  // Puts a value that is not the default into the settings.
+  std::function<void(std::string_view value, model::Settings& settings)> apply;
+};
+
+// A form that a training step can take up or leave between two attempts (train/ladder.h), with the
+// same result.
+struct Rung {
+  std::string name;   // in plans and their files: "fused_loss"
+  int place = 0;      // the ladder adds the lowest first
+  std::string words;  // in a plan: "activations on the host"
+  std::string key;    // as `headroom train` takes it: "loss=fused"
+  bool uses_host = false;                        // what leaves the card needs room on the host
+  std::function<void(model::Settings&)> apply;   // what it is in settings, to price its time
+};
+
+struct Technique {
+  std::vector<Option> options = {};
+  std::vector<Key> keys = {};
+  std::vector<Rung> rungs = {};
+  // Those that are possible and not in use; empty: none.
+  std::function<std::vector<Change>(const Situation&)> changes = {};
+};
+
+// "every:2" has a 2, "full" nothing.
+[[nodiscard]] std::optional<std::int64_t> number_after_colon(std::string_view value);
+
+// All of techniques/, by the names of their files.
+[[nodiscard]] const std::vector<Technique>& techniques();
+// All rungs, by their places, and their names.
+[[nodiscard]] const std::vector<Rung>& rungs();
+[[nodiscard]] std::set<std::string> rung_names();
+// Throws InternalError if there is none of this name.
+[[nodiscard]] const Rung& rung_named(std::string_view name);
+
+}  // namespace headroom::plan
