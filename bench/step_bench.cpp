@@ -43,9 +43,9 @@ void price(const std::string& name) {
   step.prepare(train::tensors_of(batch));
   std::printf("%s: %.2f s%s\n", name.c_str(), bench::seconds_since(begin),
               step.prices() == nullptr ? (", but " + step.why_unpriced()).c_str() : "");
-  for (const bool checkpointing : {false, true})
+  for (const std::set<std::string>& techniques : {std::set<std::string>{}, {"checkpointing"}})
     for (const std::int64_t micro_batch : {16, 8, 4, 2, 1}) {
-      const train::Plan plan{.micro_batch = micro_batch, .checkpointing = checkpointing};
+      const train::Plan plan{.micro_batch = micro_batch, .techniques = techniques};
       if (const auto needed =
               step.prices() ? step.prices()->needed(plan, {.rows = 16}) : std::nullopt)
         std::printf("  %s: %s\n", to_string(plan).c_str(), to_string(*needed).c_str());

@@ -13,6 +13,7 @@ import re
 import sys
 
 LINE = re.compile(r"(core|engine) +([a-z_/]+): *([a-z_/ ]*)")
+WING = re.compile(r"wing +([a-z]+): (.+)")
 INSIDE = re.compile(r"inside +([a-z_]+): *([a-z_ ]+)")
 TABLE = "docs/design/layers.md"
 TABLE_ROWS = re.compile(r"(?<=<!-- rooms -->\n).*?(?=<!-- end of rooms -->)", re.DOTALL)
@@ -24,6 +25,7 @@ class Room:
     name: str  # its folder below headroom/: "gpu", "cli/core"
     may_include: list[str]
     folders: list[str] = dataclasses.field(default_factory=list)  # private ones, in their order
+    wing: str = ""
 
     @property
     def readme(self):
@@ -50,9 +52,12 @@ class Room:
 
 def read_rooms(root):
     """The rooms by name, in the order of headroom/rooms.txt. Throws ValueError for a line that is none."""
-    rooms = {}
+    rooms, wing = {}, ""
     for number, line in enumerate((root / "headroom/rooms.txt").read_text().splitlines(), 1):
         if not line or line.startswith("#"):
+            continue
+        if match := WING.fullmatch(line):
+            wing = f"**{match[1]}**: {match[2]}"
             continue
         if (match := INSIDE.fullmatch(line)) and match[1] in rooms:
             rooms[match[1]].folders = match[2].split()
@@ -60,15 +65,18 @@ def read_rooms(root):
         if not (match := LINE.fullmatch(line)) or match[2] in rooms:
             raise ValueError(f"headroom/rooms.txt:{number}: expected `core|engine ROOM: ROOM...`, once for each "
                              f"room, received '{line}'")
-        rooms[match[2]] = Room(match[1], match[2], match[3].split())
+        rooms[match[2]] = Room(match[1], match[2], match[3].split(), wing=wing)
     return rooms
 
 
 def table(root, rooms):
-    lines = ["| layer | room | holds | may include |", "| --- | --- | --- | --- |"]
+    lines, wing = ["| room | layer | holds | may include |", "| --- | --- | --- | --- |"], ""
     for room in rooms.values():
+        if room.wing != wing:
+            wing = room.wing
+            lines.append(f"| {wing} | | | |")
         holds = room.holds((root / room.readme).read_text())
-        lines.append(f"| {room.layer} | [{room.name}](../../{room.readme}) | {holds} "
+        lines.append(f"| [{room.name}](../../{room.readme}) | {room.layer} | {holds} "
                      f"| {', '.join(room.may_include) or 'nothing of ours'} |")
     return "\n".join(lines) + "\n"
 

@@ -3,17 +3,16 @@
 #include <algorithm>
 #include <utility>
 
-#include "headroom/plan/cheapest_help.h"
 #include "headroom/gpu/catalogue.h"
 #include "headroom/model/can_run.h"
+#include "headroom/plan/cheapest_help.h"
 
 namespace headroom::estimate {
 namespace {
 
 using plan::Saving;
 
-plan::SavingOptions technique_options(const gpu::SimulatedCard& card,
-                                             const AdviceOptions& wanted) {
+plan::SavingOptions technique_options(const gpu::SimulatedCard& card, const AdviceOptions& wanted) {
   const bool is_limited = card.total != allocator::kUnlimited;
   return {.card = gpu::find_card(card.name),
           .room = is_limited ? std::optional(room_of(card)) : std::nullopt,
@@ -22,7 +21,7 @@ plan::SavingOptions technique_options(const gpu::SimulatedCard& card,
 }
 
 Saving run_dry(const model::NamedModel& model, const Estimate& now, Saving technique,
-                  const Options& options) {
+               const Options& options) {
   const Estimate then = estimate_memory(model, technique.settings, now.card,
                                         {.rules = options.rules, .allocator = options.allocator});
   const trace::Peak &peak = then.report.peak, &before = now.report.peak;
@@ -37,7 +36,7 @@ Saving run_dry(const model::NamedModel& model, const Estimate& now, Saving techn
 }  // namespace
 
 std::vector<Saving> advise(const model::NamedModel& model, const Estimate& now,
-                              const Options& options, const AdviceOptions& wanted) {
+                           const Options& options, const AdviceOptions& wanted) {
   const auto how = technique_options(now.card, wanted);
   std::vector<Saving> advice;
   // Asks for two spare techniques, in case some save nothing.

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "headroom/estimate/estimate.h"
-#include "headroom/plan/savings.h"
 #include "headroom/model/model_catalogue.h"
 #include "headroom/model/run_settings.h"
+#include "headroom/plan/savings.h"
 
 namespace headroom::estimate {
 
@@ -26,9 +26,8 @@ struct AdviceOptions {
 // The closed form chooses from all changes that can run; changes that save nothing for this model
 // are left out. A technique that can run has the figures of its dry run; the others have those of
 // the closed form. Throws the exceptions of estimate_memory.
-[[nodiscard]] std::vector<plan::Saving> advise(const model::NamedModel& model,
-                                                      const Estimate& now,
-                                                      const Options& options = {},
-                                                      const AdviceOptions& wanted = {});
+[[nodiscard]] std::vector<plan::Saving> advise(const model::NamedModel& model, const Estimate& now,
+                                               const Options& options = {},
+                                               const AdviceOptions& wanted = {});
 
 }  // namespace headroom::estimate

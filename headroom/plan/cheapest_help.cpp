@@ -38,9 +38,8 @@ bool contains(const Saving& all, const Saving& part) {
 }
 
 auto rank_of(const Saving& saving) {
-  return std::tuple(saving.is_last_resort, saving.changes_training,
-                    words_of(saving.option).size(), std::round(saving.time_factor * 100),
-                    -saving.saves.count);
+  return std::tuple(saving.is_last_resort, saving.changes_training, words_of(saving.option).size(),
+                    std::round(saving.time_factor * 100), -saving.saves.count);
 }
 
 bool is_better(const Saving& one, const Saving& other) {
@@ -137,9 +136,8 @@ std::string joined_options(const std::string& first, const std::string& then) {
   return join(words, " ");
 }
 
-std::vector<Saving> cheapest_help(const model::ModelConfig& config,
-                                     const model::Settings& settings,
-                                     const SavingOptions& options, std::size_t wanted) {
+std::vector<Saving> cheapest_help(const model::ModelConfig& config, const model::Settings& settings,
+                                  const SavingOptions& options, std::size_t wanted) {
   Search search(config, settings, options);
   for (int together = 2; together <= kMostTogether && search.found() < wanted; ++together)
     search.combine();
@@ -147,8 +145,8 @@ std::vector<Saving> cheapest_help(const model::ModelConfig& config,
 }
 
 std::vector<Saving> enough_but_cannot_run(const model::ModelConfig& config,
-                                             const model::Settings& settings,
-                                             const SavingOptions& options) {
+                                          const model::Settings& settings,
+                                          const SavingOptions& options) {
   SavingOptions anything = options;
   anything.can_run = {};
   Search search(config, settings, anything);

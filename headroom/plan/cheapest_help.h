@@ -20,16 +20,16 @@ namespace headroom::plan {
 // the ones that need the least memory follow. Only techniques that can run and save at least 1 % of
 // the peak. No result contains another that is enough.
 [[nodiscard]] std::vector<Saving> cheapest_help(const model::ModelConfig& config,
-                                                   const model::Settings& settings,
-                                                   const SavingOptions& options,
-                                                   std::size_t wanted = 3);
+                                                const model::Settings& settings,
+                                                const SavingOptions& options,
+                                                std::size_t wanted = 3);
 
 // Returns techniques that would be enough but that Headroom cannot run yet, for runs that nothing
 // else makes fit: the fastest that leaves the training unchanged and the fastest that changes it,
 // each without needless changes; the faster of the two first. Empty: nothing is enough.
 [[nodiscard]] std::vector<Saving> enough_but_cannot_run(const model::ModelConfig& config,
-                                                           const model::Settings& settings,
-                                                           const SavingOptions& options);
+                                                        const model::Settings& settings,
+                                                        const SavingOptions& options);
 
 // Joins two lists of options; a later value replaces an earlier one of the same option:
 // "--checkpointing every:2" and "--checkpointing full --loss chunked:1024" give the latter.

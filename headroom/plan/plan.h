@@ -18,8 +18,8 @@
 namespace headroom::plan {
 
 struct Plan {
-  std::int64_t micro_batch = 0;            // most rows in one forward pass; 0: the whole batch
-  std::set<std::string> techniques = {};   // by the names of their rungs (technique.h)
+  std::int64_t micro_batch = 0;           // most rows in one forward pass; 0: the whole batch
+  std::set<std::string> techniques = {};  // by the names of their rungs (technique.h)
   std::string allocator = {};  // settings, as in PYTORCH_ALLOC_CONF; empty: as the process began
   std::string device = {};     // "cuda:1"; empty: where the model is
 

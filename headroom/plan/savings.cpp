@@ -4,8 +4,8 @@
 #include <cmath>
 #include <tuple>
 
-#include "headroom/plan/policies.h"
 #include "headroom/forecast/step_time.h"
+#include "headroom/plan/policies.h"
 
 namespace headroom::plan {
 namespace {

@@ -1,6 +1,7 @@
-// A technique: a way to train with less memory, as a value. Each file in techniques/ defines those of
-// one subject, and all that asks for techniques reads these rows: the options of `headroom
-// estimate`, the keys of `headroom train`, the advice of an estimate, the ladder of a training step.
+// A technique: a way to train with less memory, as a value. Each file in techniques/ defines those
+// of one subject, and all that asks for techniques reads these rows: the options of `headroom
+// estimate`, the keys of `headroom train`, the advice of an estimate, the ladder of a training
+// step.
 //
 //   for (const Technique& technique : techniques())
 //     for (const Change& change : technique.changes(situation)) say(change.option);
@@ -27,7 +28,7 @@ namespace headroom::plan {
 // A training that a technique may change.
 struct Situation {
   const model::ModelConfig& config;
-  const model::Settings& settings;  // with task, seq, target_seq and image decided
+  const model::Settings& settings;           // with task, seq, target_seq and image decided
   const gpu::CatalogueCard* card = nullptr;  // null: not known
   int gpus = 1;                              // that may train together
 
@@ -36,9 +37,9 @@ struct Situation {
 
 // The same training with a technique in use, or with more of it.
 struct Change {
-  std::string title;         // "checkpointing, every layer"
-  std::string option;        // as on the command line: "--checkpointing full"
-  model::Settings settings;  // with the change
+  std::string title;              // "checkpointing, every layer"
+  std::string option;             // as on the command line: "--checkpointing full"
+  model::Settings settings;       // with the change
   bool changes_training = false;  // another result: LoRA, fewer bits, another optimizer
   bool is_last_resort = false;    // another task: a shorter sequence
   // Of several sizes of one change, one is shown: the first that is enough, or else the last.
@@ -86,12 +87,12 @@ struct Key {
 // A form that a training step can take up or leave between two attempts (train/ladder.h), with the
 // same result.
 struct Rung {
-  std::string name;   // in plans and their files: "fused_loss"
-  int place = 0;      // the ladder adds the lowest first
-  std::string words;  // in a plan: "activations on the host"
-  std::string key;    // as `headroom train` takes it: "loss=fused"
-  bool uses_host = false;                        // what leaves the card needs room on the host
-  std::function<void(model::Settings&)> apply;   // what it is in settings, to price its time
+  std::string name;                             // in plans and their files: "fused_loss"
+  int place = 0;                                // the ladder adds the lowest first
+  std::string words;                            // in a plan: "activations on the host"
+  std::string key;                              // as `headroom train` takes it: "loss=fused"
+  bool uses_host = false;                       // what leaves the card needs room on the host
+  std::function<void(model::Settings&)> apply;  // what it is in settings, to price its time
 };
 
 struct Technique {

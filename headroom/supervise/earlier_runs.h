@@ -12,8 +12,8 @@
 
 #include "headroom/edit/knobs.h"
 #include "headroom/gpu/machine.h"
-#include "headroom/supervise/place.h"
 #include "headroom/plan/store.h"
+#include "headroom/supervise/place.h"
 
 namespace headroom::supervise {
 

@@ -27,10 +27,10 @@ struct Try {
   bool ended_stalled = false;  // by us, because it was stalled
 
   // Memory of the fullest card; of the host if that ran out, or without cards.
-  std::optional<Bytes> peak{};           // the most that the job was seen to use
-  std::optional<Bytes> limit{};          // the most that it could have used
+  std::optional<Bytes> peak{};                 // the most that the job was seen to use
+  std::optional<Bytes> limit{};                // the most that it could have used
   std::optional<plan::PlanReport> reported{};  // what the program itself said that it needs
-  std::optional<Bytes> card_peak{};      // the most that the samples showed on one card
+  std::optional<Bytes> card_peak{};            // the most that the samples showed on one card
   std::vector<oom::CardSample> cards_at_end{};
   std::vector<oom::MemoryThen> samples{};  // the oldest first
 

@@ -7,5 +7,7 @@ namespace headroom::train {
 
 using plan::PartLimits;
 using plan::Plan;
+using plan::micro_batches;
+using plan::plan_from;
 
 }  // namespace headroom::train

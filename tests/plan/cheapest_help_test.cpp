@@ -55,8 +55,8 @@ TEST(CheapestHelp, CombinesTechniquesIfNoneAloneIsEnough) {
 TEST(CheapestHelp, OffersOnlyWhatCanRun) {
   const model::NamedModel model = model::model_named("llama-3.1-8b");
   const SavingOptions options{.room = 20_GiB, .can_run = [](const model::Settings& s) {
-                                   return s.quantize == model::Quantize::none && !s.offload.any();
-                                 }};
+                                return s.quantize == model::Quantize::none && !s.offload.any();
+                              }};
   for (const Saving& one :
        cheapest_help(model.config, settings_of(1, 1024, model::Dtype::bfloat16), options, 20)) {
     EXPECT_THAT(one.option, Not(HasSubstr("quantize"))) << one.option;
@@ -92,8 +92,8 @@ TEST(EnoughButCannotRun, IsOnlyLoraOver4BitWeightsForALargeModel) {
 TEST(EnoughButCannotRun, IsTheFastestOfBothKindsTheFasterFirst) {
   const model::NamedModel model = model::model_named("gpt2-xl");
   const SavingOptions options{.room = 8_GiB, .can_run = [](const model::Settings& s) {
-                                   return s.quantize == model::Quantize::none && !s.offload.any();
-                                 }};
+                                return s.quantize == model::Quantize::none && !s.offload.any();
+                              }};
   const auto found = enough_but_cannot_run(model.config, {}, options);
   ASSERT_EQ(found.size(), 2U);
   EXPECT_TRUE(found[0].changes_training);
@@ -109,7 +109,7 @@ TEST(EnoughButCannotRun, IsEmptyIfNothingIsEnough) {
 TEST(CheapestHelp, ChangesOnlyWhatMayBeChanged) {
   const model::NamedModel model = model::model_named("gpt2");
   const SavingOptions options{.room = 12_GiB,
-                                 .allows = [](const model::Settings& s) { return s.batch == 16; }};
+                              .allows = [](const model::Settings& s) { return s.batch == 16; }};
   const auto advice = cheapest_help(model.config, settings_of(16, 1024), options, 20);
   ASSERT_FALSE(advice.empty());
   for (const Saving& one : advice) EXPECT_EQ(one.settings.batch, 16) << one.option;

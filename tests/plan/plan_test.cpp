@@ -11,9 +11,9 @@ namespace {
 
 TEST(Plan, SaysWhatItDoes) {
   EXPECT_EQ(to_string(Plan{}), "the whole batch at once");
-  EXPECT_EQ(
-      to_string(Plan{.micro_batch = 8, .techniques = {"checkpointing", "offload"}, .device = "cuda:1"}),
-      "micro-batch 8, checkpointing, activations on the host, on cuda:1");
+  EXPECT_EQ(to_string(Plan{
+                .micro_batch = 8, .techniques = {"checkpointing", "offload"}, .device = "cuda:1"}),
+            "micro-batch 8, checkpointing, activations on the host, on cuda:1");
 }
 
 TEST(Plan, ComesBackFromItsDocument) {

@@ -31,7 +31,7 @@ model::Settings usual() {
 }
 
 std::vector<Saving> of(const char* model, const model::Settings& settings,
-                          const SavingOptions& options = {}) {
+                       const SavingOptions& options = {}) {
   return savings(model::model_named(model).config, settings, options);
 }
 
@@ -150,7 +150,7 @@ TEST(Techniques, PutEnoughFirstAndThoseThatKeepTheResultBeforeOthers) {
 TEST(Techniques, PriceRecomputingAtLessThanASecondForwardPass) {
   const std::vector<Saving> all = of("llama-3.2-1b", usual());
   const Saving *full = find(all, "--checkpointing full"),
-                  *half = find(all, "--checkpointing every:2");
+               *half = find(all, "--checkpointing every:2");
   ASSERT_TRUE(full != nullptr && half != nullptr);
   EXPECT_GT(half->time_factor, 1);
   EXPECT_GT(full->time_factor, half->time_factor);

@@ -121,9 +121,8 @@ TEST(Adaptation, SaysNothingOfALongBatchThatKeptItsPlan) {
 constexpr std::int64_t kRowsOfText = 64, kWordsOfRow = 64;
 
 StepOptions with_margin() {
-  return {
-      .ladder = {.room = {.least = 2_MiB, .share = 0.05}, .checkpointing = false, .offload = false},
-      .grow_after = 3};
+  return {.ladder = {.room = {.least = 2_MiB, .share = 0.05}, .techniques = {"fused_loss"}},
+          .grow_after = 3};
 }
 
 sim::Simulation card_of(Bytes size) {

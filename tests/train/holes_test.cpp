@@ -172,7 +172,8 @@ TEST(Hole, ARepeatedStepHasTheSameRandomNumbersAndCountsItsBatchOnce) {
 TEST(Hole, AShrunkMicroBatchIsTheLargestThatFitsAndGrowsBack) {
   const Bytes total = 2_GiB;
   const sim::Simulation box = sim::simulate("2GiB");
-  const StepOptions options{.ladder = {.room = {.least = 2_MiB, .share = 0}, .offload = false},
+  const StepOptions options{.ladder = {.room = {.least = 2_MiB, .share = 0},
+                                       .techniques = {"checkpointing", "fused_loss"}},
                             .plan = {.micro_batch = 32},
                             .grow_after = 3};
   const Training run = text(box.device(0), options);
@@ -197,7 +198,8 @@ TEST(Hole, AShrunkMicroBatchIsTheLargestThatFitsAndGrowsBack) {
 TEST(Hole, ARunBeginsWithoutAnOutOfMemory) {
   const sim::Simulation box = sim::simulate("72MiB");
   const Training run =
-      text(box.device(0), {.ladder = {.room = {.least = 2_MiB, .share = 0}, .offload = false}});
+      text(box.device(0), {.ladder = {.room = {.least = 2_MiB, .share = 0},
+                                      .techniques = {"checkpointing", "fused_loss"}}});
   const Committed done = run.step->run(tokens(32, 64));
   EXPECT_EQ(done.attempts, 1);
   EXPECT_LT(largest_part(done.plan, 32), 32);

@@ -9,7 +9,7 @@ namespace {
 
 using namespace literals;
 
-const LadderOptions kOnlySmaller{.checkpointing = false, .fused_loss = false, .offload = false};
+const LadderOptions kOnlySmaller{.techniques = {}};
 
 // The micro-batches that the ladder tries one after another, 0 for the same plan again.
 std::vector<std::int64_t> tried(Ladder& ladder, Plan plan, std::int64_t rows) {
@@ -62,7 +62,8 @@ TEST(Ladder, NeverGoesBelowTheLeastMicroBatch) {
 }
 
 TEST(Ladder, AddsTechniquesWhenTheMicroBatchIsAtItsLeast) {
-  Ladder ladder({.min_micro_batch = 4, .max_retries = 5, .offload = false});
+  Ladder ladder(
+      {.min_micro_batch = 4, .max_retries = 5, .techniques = {"checkpointing", "fused_loss"}});
   Plan plan{.micro_batch = 4};
   std::vector<std::string> plans;
   while (const auto move = ladder.next({.plan = plan, .work = {.rows = 8}})) {
@@ -78,7 +79,7 @@ TEST(Ladder, GivesTheLastRetryToTheHeaviestPlan) {
   const Plan plan{.micro_batch = 8};
   EXPECT_EQ(ladder.next({.plan = plan, .work = {.rows = 8}})->kind, Event::Kind::retry);
   EXPECT_EQ(ladder.next({.plan = plan, .work = {.rows = 8}})->plan,
-            (Plan{.micro_batch = 1, .checkpointing = true, .fused_loss = true, .offload = true}));
+            (Plan{.micro_batch = 1, .techniques = plan::rung_names()}));
 }
 
 TEST(Ladder, ChangesTheAllocatorsSettingsWhenMemoryLayInPieces) {
@@ -115,16 +116,17 @@ TEST(Ladder, MovesToAnotherDeviceWhenNothingElseIsLeft) {
 // Offload of a plan that would need 900 MiB of the card leaves 100 MiB there.
 TEST(Ladder, OffloadsOnlyToAHostWithRoom) {
   Prices prices({});
-  for (const bool offload : {false, true}) {
-    const Bytes needed = offload ? 100_MiB : 900_MiB;
+  for (const bool offloads : {false, true}) {
+    const Bytes needed = offloads ? 100_MiB : 900_MiB;
+    Plan plan{.micro_batch = 1};
+    if (offloads) plan.techniques = {"offload"};
     prices.learn(
-        {.plan = {.micro_batch = 1, .offload = offload},
+        {.plan = plan,
          .rows = 1,
          .requests = {{.bytes = needed.count, .kind = allocator::Operation::Kind::allocate},
                       {.kind = allocator::Operation::Kind::free}}});
   }
-  LadderOptions options{
-      .room = {.least = 0_B, .share = 0}, .checkpointing = false, .fused_loss = false};
+  LadderOptions options{.room = {.least = 0_B, .share = 0}, .techniques = {"offload"}};
   const Failure failure{
       .plan = {.micro_batch = 1}, .work = {.rows = 1}, .asked = 900_MiB, .card = 500_MiB};
   const auto next_plan = [&](Bytes host) -> std::optional<Plan> {
@@ -133,7 +135,7 @@ TEST(Ladder, OffloadsOnlyToAHostWithRoom) {
     const auto move = ladder.next(failure);
     return move ? std::optional(move->plan) : std::nullopt;
   };
-  EXPECT_EQ(next_plan(850_MiB), (Plan{.micro_batch = 1, .offload = true}));
+  EXPECT_EQ(next_plan(850_MiB), (Plan{.micro_batch = 1, .techniques = {"offload"}}));
   EXPECT_EQ(next_plan(750_MiB), std::nullopt);
 }
 

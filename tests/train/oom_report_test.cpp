@@ -249,9 +249,7 @@ struct SmallRun {
 TEST(OomReport, OfAStepAdvisesAPlanThatThenRuns) {
   StepOptions options{.ladder = {.min_micro_batch = 1024,
                                  .room = {.least = 2_MiB, .share = 0.02},
-                                 .checkpointing = false,
-                                 .fused_loss = false,
-                                 .offload = false,
+                                 .techniques = {},
                                  .allocator = false}};
   OomReport report;
   {
@@ -288,7 +286,7 @@ void learn(Prices& prices, Plan plan, const std::array<Bytes, 3>& needed) {
 TEST(OomReport, ListsTheLargestMicroBatchOfEachTechniqueAndWhatAllowsIt) {
   Prices prices({});
   learn(prices, {}, {900_MiB, 600_MiB, 450_MiB});
-  learn(prices, {.checkpointing = true}, {650_MiB, 500_MiB, 425_MiB});
+  learn(prices, {.techniques = {"checkpointing"}}, {650_MiB, 500_MiB, 425_MiB});
   const sim::Simulation box = sim::simulate("680MiB");
   OomFacts facts{.device = box.device(0),
                  .failure = {.work = {.rows = 8}, .asked = 100_MiB, .free = 50_MiB},
@@ -299,17 +297,17 @@ TEST(OomReport, ListsTheLargestMicroBatchOfEachTechniqueAndWhatAllowsIt) {
   ASSERT_EQ(report.would_fit.size(), 2U);
   EXPECT_EQ(report.would_fit[0].plan, (Plan{.micro_batch = 4}));
   EXPECT_EQ(report.would_fit[0].needed, 600_MiB);  // five would not run
-  EXPECT_EQ(report.would_fit[1].plan, (Plan{.micro_batch = 8, .checkpointing = true}));
+  EXPECT_EQ(report.would_fit[1].plan, (Plan{.micro_batch = 8, .techniques = {"checkpointing"}}));
   EXPECT_THAT(to_string(report), HasSubstr("    600.0 MiB  micro-batch 4, which would fit\n"));
   EXPECT_THAT(advice(report), HasSubstr("micro-batch 4 needs 600.0 MiB, 300.0 MiB less: allow it "
                                         "with max_retries=2\n"));
   facts.limits.min_micro_batch = 6;
-  facts.limits.checkpointing = false;
+  facts.limits.techniques.erase("checkpointing");
   EXPECT_THAT(advice(oom_report(facts)), HasSubstr("micro-batch 4 needs 600.0 MiB, 300.0 MiB "
                                                    "less: allow it with min_micro_batch=4\n"));
   EXPECT_THAT(advice(oom_report(facts)),
               HasSubstr("micro-batch 8, checkpointing needs 650.0 MiB, 250.0 MiB less: allow it "
-                        "with checkpointing=true\n"));
+                        "with \"checkpointing\" among the techniques\n"));
 }
 
 TEST(OomReport, SaysWhatLimitIsSetForTheProcess) {

@@ -90,7 +90,9 @@ Course course_of(std::uint64_t seed, Dice& dice) {
   course.step = {.max_grad_norm = dice.pick({0.0, 0.5}),
                  .ladder = {.min_micro_batch = dice.between(1, 2),
                             .room = {.least = 1_MiB, .share = 0.05},
-                            .offload = dice.one_in(2)},
+                            .techniques = dice.one_in(2) ? plan::rung_names()
+                                                         : std::set<std::string>{"checkpointing",
+                                                                                 "fused_loss"}},
                  .plan = {.micro_batch = dice.one_in(3) ? course.rows / 2 : 0},
                  .prices = !dice.one_in(3),
                  .grow_after = dice.between(1, 4)};

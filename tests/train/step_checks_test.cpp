@@ -75,21 +75,22 @@ TEST(StepResults, TakeNoMemoryIfTheyAreNotKept) {
   EXPECT_EQ(requests(), usual);
 }
 
-// Once a model without `can_checkpoint` ran without it, and the result said "checkpointing".
+// Once a model that knew no checkpointing ran without it, and the result said "checkpointing".
 TEST(StepChecks, RefuseAPlanThatTheObjectiveCannotFollow) {
   Small small;
   const auto with = [&](const Plan& plan) {
     static_cast<void>(Step(*small.net, *small.optimizer, {.loss = small.loss}, {.plan = plan}));
   };
-  EXPECT_THAT([&] { with({.checkpointing = true}); }, refuses("can follow", "can_checkpoint"));
-  EXPECT_THAT([&] { with({.fused_loss = true}); }, refuses("can follow", "can_fuse_loss"));
+  EXPECT_THAT([&] { with({.techniques = {"checkpointing"}}); },
+              refuses("can follow", "checkpointing"));
+  EXPECT_THAT([&] { with({.techniques = {"fused_loss"}}); }, refuses("can follow", "fused_loss"));
   EXPECT_THAT([&] { with({.micro_batch = -3}); }, refuses("micro-batch of 0 or more", "-3"));
   EXPECT_THAT([&] { with({.device = "cuda:77"}); }, refuses("a device of this process", "cuda:77"));
   EXPECT_THAT([&] { with({.device = "a card"}); }, refuses("a device of this process", "a card"));
   Step step(*small.net, *small.optimizer, {.loss = small.loss});
-  EXPECT_THROW(step.set_plan({.checkpointing = true}), UsageError);
+  EXPECT_THROW(step.set_plan({.techniques = {"checkpointing"}}), UsageError);
   EXPECT_THROW(step.set_plan({.micro_batch = -1}), UsageError);
-  step.set_plan({.micro_batch = 3, .offload = true, .device = "cpu"});
+  step.set_plan({.micro_batch = 3, .techniques = {"offload"}, .device = "cpu"});
   EXPECT_EQ(step.run({torch::ones({8, 3})}).plan.micro_batch, 3);
 }
 

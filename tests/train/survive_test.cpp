@@ -16,7 +16,8 @@ using ::testing::Field;
 
 constexpr std::int64_t kBatch = 32, kLength = 64;
 
-const StepOptions kPriced{.ladder = {.room = {.least = 2_MiB, .share = 0.05}, .offload = false},
+const StepOptions kPriced{.ladder = {.room = {.least = 2_MiB, .share = 0.05},
+                                     .techniques = {"checkpointing", "fused_loss"}},
                           .grow_after = 3};
 
 // Three steps, without an out-of-memory.
@@ -39,10 +40,9 @@ bool runs(Bytes card, const Plan& plan, std::int64_t rows, std::int64_t length) 
 
 TEST(Prices, AreWhatEachPlanNeeds) {
   std::vector<std::pair<Plan, Work>> cases;
-  for (const bool checkpointing : {false, true})
+  for (const std::set<std::string>& techniques : {std::set<std::string>{}, {"checkpointing"}})
     for (const std::int64_t micro_batch : {32, 31, 16, 11, 8, 3, 1})
-      cases.push_back(
-          {{.micro_batch = micro_batch, .checkpointing = checkpointing}, {.rows = kBatch}});
+      cases.push_back({{.micro_batch = micro_batch, .techniques = techniques}, {.rows = kBatch}});
   cases.push_back({{.micro_batch = 8}, {.rows = kBatch, .scale = 4}});
   std::vector<Bytes> needed;
   {
@@ -97,7 +97,7 @@ TEST(Survive, BeginsWithTheLargestMicroBatchThatFitsWithRoom) {
     EXPECT_TRUE(done.events.empty()) << "nothing failed";
     first = done.plan;
   }
-  EXPECT_FALSE(first.checkpointing);
+  EXPECT_FALSE(first.has("checkpointing"));
   EXPECT_TRUE(runs(usable, first, 2 * first.micro_batch, kLength));
   const auto sizes = micro_batches(kBatch, {});
   const auto at = std::find(sizes.begin(), sizes.end(), first.micro_batch);
@@ -157,7 +157,7 @@ TEST(Survive, TakesCheckpointingWhenNoMicroBatchFits) {
   Training run = text(box.device(0), options);
   const Committed done = run.step->run(tokens(kBatch, kLength));
   EXPECT_EQ(done.attempts, 1);
-  EXPECT_TRUE(done.plan.checkpointing);
+  EXPECT_TRUE(done.plan.has("checkpointing"));
   EXPECT_EQ(done.plan.micro_batch, 32);
 }
 

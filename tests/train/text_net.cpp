@@ -55,9 +55,9 @@ Training text(c10::Device device, const StepOptions& options, const TextSizes& s
                                                 rows[1].flatten());
   };
   run.objective.follow = [net](const Plan& plan) mutable {
-    net->checkpointing = plan.checkpointing;
+    net->checkpointing = plan.has("checkpointing");
   };
-  run.objective.can_checkpoint = true;
+  run.objective.techniques = {"checkpointing"};
   run.step = std::make_unique<Step>(*run.module, *run.optimizer, run.objective, options);
   torch::manual_seed(4);
   return run;

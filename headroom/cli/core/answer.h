@@ -8,11 +8,11 @@
 
 #include "headroom/base/json.h"
 #include "headroom/cli/core/exit_code.h"
-#include "headroom/plan/policies.h"
-#include "headroom/plan/savings.h"
 #include "headroom/gpu/simulated.h"
 #include "headroom/model/model_catalogue.h"
 #include "headroom/model/run_settings.h"
+#include "headroom/plan/policies.h"
+#include "headroom/plan/savings.h"
 #include "headroom/trace/report.h"
 
 namespace headroom::cli {
@@ -40,7 +40,7 @@ struct Answer {
   std::vector<std::string> notes;
   std::vector<plan::Saving> advice;
   std::optional<std::vector<plan::Saving>> techniques = {};  // nothing: not requested
-  std::optional<plan::QuickEstimate> rule = {};                 // --quick: the rule of thumb
+  std::optional<plan::QuickEstimate> rule = {};              // --quick: the rule of thumb
 
   // The card with the least memory left; null without cards.
   [[nodiscard]] const CardAnswer* tightest() const;
@@ -50,8 +50,7 @@ struct Answer {
 [[nodiscard]] Json to_json(const Answer& answer);
 // The list of `advice`, also of `headroom fit`. `limited`: there is a card to fit into. `dry_run`:
 // the changes that can run were run.
-[[nodiscard]] Json to_json(const std::vector<plan::Saving>& changes, bool limited,
-                           bool dry_run);
+[[nodiscard]] Json to_json(const std::vector<plan::Saving>& changes, bool limited, bool dry_run);
 
 // Prints the answer, and gives the command's exit code.
 [[nodiscard]] ExitCode print_answer(const Answer& answer, bool as_json);

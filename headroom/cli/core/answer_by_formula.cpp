@@ -4,12 +4,12 @@
 #include <utility>
 
 #include "headroom/base/time.h"
-#include "headroom/plan/cheapest_help.h"
 #include "headroom/gpu/catalogue.h"
 #include "headroom/gpu/profile.h"
 #include "headroom/machine/cards_to_fill.h"
 #include "headroom/model/can_run.h"
 #include "headroom/model/stored_precision.h"
+#include "headroom/plan/cheapest_help.h"
 
 namespace headroom::cli {
 namespace {
@@ -109,8 +109,8 @@ Answer answer_by_formula(const model::NamedModel& model, const model::Settings& 
 }
 
 std::vector<Saving> techniques_by_formula(const model::ModelConfig& config,
-                                             const model::Settings& settings,
-                                             const std::vector<gpu::SimulatedCard>& cards) {
+                                          const model::Settings& settings,
+                                          const std::vector<gpu::SimulatedCard>& cards) {
   std::vector<Saving> all = plan::savings(config, settings, options_for(cards));
   // The table is sorted by savings; only advice puts the best first.
   std::stable_sort(all.begin(), all.end(),
@@ -119,8 +119,8 @@ std::vector<Saving> techniques_by_formula(const model::ModelConfig& config,
 }
 
 std::vector<Saving> advice_by_formula(const model::ModelConfig& config,
-                                         const model::Settings& settings,
-                                         const std::vector<gpu::SimulatedCard>& cards) {
+                                      const model::Settings& settings,
+                                      const std::vector<gpu::SimulatedCard>& cards) {
   plan::SavingOptions options = options_for(cards);
   if (!cannot_run(settings).empty()) options.can_run = {};
   std::vector<Saving> all = plan::cheapest_help(config, settings, options);

@@ -5,8 +5,8 @@
 #include "headroom/base/error.h"
 #include "headroom/base/text.h"
 #include "headroom/forecast/closed_form.h"
-#include "headroom/plan/policies.h"
 #include "headroom/gpu/profile.h"
+#include "headroom/plan/policies.h"
 
 namespace headroom::cli {
 namespace {
@@ -61,10 +61,9 @@ Decided with_batch(const std::string& model, model::Settings settings,
 Decided by_size_table(const std::string& name, const model::Settings& settings,
                       const SimulatedCard& smallest) {
   const auto model = model::model_named(name);
-  return with_batch(
-      name, settings,
-      plan::batch_by_size(model.config, settings, plan::plannable(room_of(smallest)),
-                              gpu::find_profile(smallest.profile)));
+  return with_batch(name, settings,
+                    plan::batch_by_size(model.config, settings, plan::plannable(room_of(smallest)),
+                                        gpu::find_profile(smallest.profile)));
 }
 
 Decided by_simple_formula(const std::string& name, const model::Settings& settings,
@@ -78,7 +77,7 @@ Decided by_simple_formula(const std::string& name, const model::Settings& settin
 Decided by_strategy(const std::string& name, const model::Settings& settings, std::size_t gpus) {
   const auto model = model::model_named(name);
   const auto choice = plan::strategy_by_size(forecast::count_parameters(model.config), settings,
-                                                 static_cast<int>(std::max<std::size_t>(1, gpus)));
+                                             static_cast<int>(std::max<std::size_t>(1, gpus)));
   return {name, choice.settings, choice.why};
 }
 

@@ -2,8 +2,8 @@
 // itself and the margin of every plan.
 #pragma once
 
-#include "headroom/plan/policies.h"
 #include "headroom/gpu/profile.h"
+#include "headroom/plan/policies.h"
 
 namespace headroom::cli {
 

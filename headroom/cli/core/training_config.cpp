@@ -7,9 +7,9 @@
 #include "headroom/base/text.h"
 #include "headroom/cli/core/training_request.h"
 #include "headroom/config/training_keys.h"
-#include "headroom/plan/policies.h"
 #include "headroom/machine/look.h"
 #include "headroom/model/tasks.h"
+#include "headroom/plan/policies.h"
 
 namespace headroom::cli {
 namespace {

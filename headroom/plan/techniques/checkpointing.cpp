@@ -18,28 +18,27 @@ static std::vector<Change> more_checkpointing(const Situation& now) {
 }
 
 Technique checkpointing() {
-  return {
-      .options = {{"checkpointing", Option::Kind::word,
-                   "Activation checkpointing: none (default), full, every:K (layers)"},
-                  {"checkpointing_kind", Option::Kind::word,
-                   "PyTorch's implementation of checkpointing",
-                   model::choices<model::CheckpointingKind>}},
-      .keys = {{"gradient_checkpointing",
-                {"false", "true", "every:N"},
-                "Compute activations a second time instead of keeping them, of each layer or "
-                "every N-th.",
-                [](std::string_view value, Settings& s) {
-                  s.checkpoint_every = number_after_colon(value).value_or(1);
-                }}},
-      .rungs = {{.name = "checkpointing",
-                 .place = 1,
-                 .words = "checkpointing",
-                 .key = "gradient_checkpointing=true",
-                 .apply =
-                     [](Settings& s) {
-                       if (s.checkpoint_every == 0) s.checkpoint_every = 1;
-                     }}},
-      .changes = more_checkpointing};
+  return {.options = {{"checkpointing", Option::Kind::word,
+                       "Activation checkpointing: none (default), full, every:K (layers)"},
+                      {"checkpointing_kind", Option::Kind::word,
+                       "PyTorch's implementation of checkpointing",
+                       model::choices<model::CheckpointingKind>}},
+          .keys = {{"gradient_checkpointing",
+                    {"false", "true", "every:N"},
+                    "Compute activations a second time instead of keeping them, of each layer or "
+                    "every N-th.",
+                    [](std::string_view value, Settings& s) {
+                      s.checkpoint_every = number_after_colon(value).value_or(1);
+                    }}},
+          .rungs = {{.name = "checkpointing",
+                     .place = 1,
+                     .words = "checkpointing",
+                     .key = "gradient_checkpointing=true",
+                     .apply =
+                         [](Settings& s) {
+                           if (s.checkpoint_every == 0) s.checkpoint_every = 1;
+                         }}},
+          .changes = more_checkpointing};
 }
 
 }  // namespace headroom::plan

@@ -9,9 +9,8 @@ using model::Settings;
 
 static std::vector<Change> lighter_forms(const Situation& now) {
   const bool has_attention = now.config.type() != "resnet" && now.config.type() != "convnext";
-  const bool has_sdpa =
-      has_attention && model::attention_of(now.config, now.settings.transformers,
-                                           Attention::sdpa) == Attention::sdpa;
+  const bool has_sdpa = has_attention && model::attention_of(now.config, now.settings.transformers,
+                                                             Attention::sdpa) == Attention::sdpa;
   std::vector<Change> all;
   if (has_sdpa && now.settings.attention == Attention::eager)
     all.push_back(change(now, "attention in one kernel", "--attention sdpa",

@@ -33,13 +33,13 @@ static std::vector<Change> adapters(const Situation& now) {
 }
 
 Technique lora() {
-  return {.options = {{"lora_rank", Option::Kind::count, "Train only LoRA adapters of this rank"},
-                      {"lora_targets", Option::Kind::list,
-                       "Layers that get an adapter (default q,v)"},
-                      {"freeze_backbone", Option::Kind::flag, "Train only the head"},
-                      {"quantize", Option::Kind::word, "Store frozen weights in fewer bits",
-                       model::choices<Quantize>}},
-          .changes = adapters};
+  return {
+      .options = {{"lora_rank", Option::Kind::count, "Train only LoRA adapters of this rank"},
+                  {"lora_targets", Option::Kind::list, "Layers that get an adapter (default q,v)"},
+                  {"freeze_backbone", Option::Kind::flag, "Train only the head"},
+                  {"quantize", Option::Kind::word, "Store frozen weights in fewer bits",
+                   model::choices<Quantize>}},
+      .changes = adapters};
 }
 
 }  // namespace headroom::plan

@@ -15,9 +15,8 @@ static void add_smaller_batches(const Situation& now, std::vector<Change>& all) 
         now.trains() ? settings.accumulation * (settings.batch / batch) : 1;
     std::string option = "--batch " + std::to_string(batch);
     if (now.trains()) option += " --accumulation " + std::to_string(accumulation);
-    all.push_back(change(now, "a smaller batch", option, [&](Settings& s) {
-      s.batch = batch, s.accumulation = accumulation;
-    }));
+    all.push_back(change(now, "a smaller batch", option,
+                         [&](Settings& s) { s.batch = batch, s.accumulation = accumulation; }));
     all.back().is_a_size = true;
   }
 }

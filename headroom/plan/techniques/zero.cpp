@@ -9,10 +9,9 @@ static std::vector<Change> higher_stages(const Situation& now) {
   std::vector<Change> all;
   if (!now.trains() || now.gpus < 2) return all;
   for (int stage = now.settings.zero + 1; stage <= 3; ++stage)
-    all.push_back(change(
-        now, kTitles[stage],
-        "--world " + std::to_string(now.gpus) + " --zero " + std::to_string(stage),
-        [&](model::Settings& s) { s.world = now.gpus, s.zero = stage; }));
+    all.push_back(change(now, kTitles[stage],
+                         "--world " + std::to_string(now.gpus) + " --zero " + std::to_string(stage),
+                         [&](model::Settings& s) { s.world = now.gpus, s.zero = stage; }));
   return all;
 }
 

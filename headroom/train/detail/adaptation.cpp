@@ -19,7 +19,8 @@ bool is_faster(const Plan& one, const Plan& other, std::int64_t rows) {
 }
 
 Event::Kind kind_of(const Plan& from, const Plan& to) {
-  return from.techniques.size() == to.techniques.size() ? Event::Kind::shrink : Event::Kind::technique;
+  return from.techniques.size() == to.techniques.size() ? Event::Kind::shrink
+                                                        : Event::Kind::technique;
 }
 
 // Without prices: the last technique goes first, then the micro-batch grows.

@@ -47,8 +47,7 @@ Step::State::State(torch::nn::Module& module, optim::Optimizer& optimizer, Objec
       ladder_(given.ladder),
       wish_(given.plan) {
   LadderOptions able = given.ladder;
-  std::erase_if(able.techniques,
-                [&](const std::string& name) { return !transaction.can(name); });
+  std::erase_if(able.techniques, [&](const std::string& name) { return !transaction.can(name); });
   able.allocator = able.allocator && !transaction.device().is_cpu();
   if (given.ladder.elsewhere)
     able.elsewhere = [this] {

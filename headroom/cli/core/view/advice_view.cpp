@@ -14,8 +14,7 @@ namespace {
 using plan::Saving;
 
 // ": fits"; empty if there is no card to fit into.
-std::string verdict(const Saving& one, const gpu::SimulatedCard* card,
-                    const Terminal& terminal) {
+std::string verdict(const Saving& one, const gpu::SimulatedCard* card, const Terminal& terminal) {
   if (card == nullptr) return "";
   if (one.fits) return ": " + terminal.paint("fits", Colour::green);
   const Bytes missing = one.process - machine::usable(*card);
@@ -68,8 +67,8 @@ std::string advice_text(const std::vector<Saving>& advice, const gpu::SimulatedC
   return text;
 }
 
-std::string techniques_text(const std::vector<Saving>& techniques,
-                            const gpu::SimulatedCard* card, const Terminal& terminal) {
+std::string techniques_text(const std::vector<Saving>& techniques, const gpu::SimulatedCard* card,
+                            const Terminal& terminal) {
   std::vector<std::vector<std::string>> rows;
   for (const Saving& one : techniques) {
     const char* const fits = card == nullptr ? "" : one.fits ? "yes" : "no";

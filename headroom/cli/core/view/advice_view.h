@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "headroom/cli/core/terminal.h"
-#include "headroom/plan/savings.h"
 #include "headroom/gpu/simulated.h"
+#include "headroom/plan/savings.h"
 
 namespace headroom::cli {
 

@@ -37,7 +37,7 @@ estimate::FitOptions fit_options_of(const Json& request) {
 // If even the smallest size does not fit: changes that make it fit. They keep the size, which is
 // what the search varies.
 std::vector<plan::Saving> advice_for(const model::NamedModel& model, const FitResult& result,
-                                            const estimate::FitOptions& options) {
+                                     const estimate::FitOptions& options) {
   if (result.found.size) return {};
   const model::Settings smallest = with(result.settings, options.over, options.at_least);
   const auto keeps_size = [smallest](const model::Settings& changed) {

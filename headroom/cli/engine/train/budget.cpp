@@ -5,8 +5,8 @@
 
 #include "headroom/cli/core/training_request.h"
 #include "headroom/forecast/closed_form.h"
-#include "headroom/plan/policies.h"
 #include "headroom/memory/memory_statistics.h"
+#include "headroom/plan/policies.h"
 
 namespace headroom::cli {
 namespace {
@@ -19,8 +19,7 @@ std::optional<std::string> over_budget(const config::Resolved& config, std::int6
   const auto model = model_of(config, outputs).config;
   const Bytes resident = forecast::forecast_of(model, settings_of(config, model)).resident;
   const ShareOrBytes given = config.share_or_bytes("budget");
-  const Bytes budget =
-      given.share ? plan::resident_budget(*now.total, *given.share) : given.bytes;
+  const Bytes budget = given.share ? plan::resident_budget(*now.total, *given.share) : given.bytes;
   if (resident <= budget) return {};
   return "parameters, gradients and optimizer states take " + to_string(resident) +
          ", more than the budget of " + to_string(budget) + ": " +

@@ -26,7 +26,7 @@ std::string keys_of_plans(const config::Resolved& config) {
 }  // namespace
 
 plan::Setup setup_of(const config::Resolved& config, c10::Device device,
-                          std::optional<Bytes> usable) {
+                     std::optional<Bytes> usable) {
   const auto now = memory::get_gpu_memory_stats(device);
   return {.job = "train " + to_line(model::to_json(settings_of(config, model_of(config).config))) +
                  " " + job_of(config) + keys_of_plans(config),
@@ -34,8 +34,7 @@ plan::Setup setup_of(const config::Resolved& config, c10::Device device,
           .free = usable.value_or(now.reserved)};
 }
 
-void remember(const plan::Setup& setup, const train::Plan& plan, Bytes peak,
-              TrainingView& view) {
+void remember(const plan::Setup& setup, const train::Plan& plan, Bytes peak, TrainingView& view) {
   try {
     std::map<std::string, long long> values{{"batch", plan.micro_batch}};
     for (const plan::Rung& rung : plan::rungs()) values[rung.name] = plan.has(rung.name) ? 1 : 0;
