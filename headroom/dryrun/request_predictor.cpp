@@ -156,8 +156,8 @@ bool RequestPredictor::explains(Run run, Run other, const CachingAllocator& card
   const auto [known, is_new] = explains_.try_emplace({run->first, other->first}, false);
   if (!is_new) return known->second;
   const CachingAllocator unlimited = with_capacity(card, allocator::kUnlimited);
-  const Bytes is = estimate::peak_reserved(other->second.requests, unlimited),
-              said = estimate::peak_reserved(scaled(other->first, run, other), unlimited);
+  const Bytes is = dryrun::peak_reserved(other->second.requests, unlimited),
+              said = dryrun::peak_reserved(scaled(other->first, run, other), unlimited);
   return known->second = std::abs(ratio(said, is) - 1) < kExplained;
 }
 
@@ -193,7 +193,7 @@ std::optional<Bytes> RequestPredictor::peak_reserved(std::int64_t size,
                                                      const CachingAllocator& card) const {
   if (!knows(size)) return {};
   if (const auto requests = requests_of(size, card))
-    return estimate::peak_reserved(*requests, with_capacity(card, allocator::kUnlimited));
+    return dryrun::peak_reserved(*requests, with_capacity(card, allocator::kUnlimited));
   return along_a_line(size, card);
 }
 

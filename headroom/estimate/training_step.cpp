@@ -14,13 +14,12 @@
 #include "headroom/model/positions.h"
 #include "headroom/model/tasks.h"
 #include "headroom/models/batch.h"
-#include "headroom/nn/freeze.h"
 #include "headroom/nn/layers.h"
-#include "headroom/nn/lora.h"
 #include "headroom/nn/offload.h"
 #include "headroom/optim/clip.h"
 #include "headroom/optim/loss_scaler.h"
 #include "headroom/optim/optimizer.h"
+#include "headroom/recipe/model.h"
 #include "headroom/sim/simulate.h"
 
 namespace headroom::estimate {
@@ -41,22 +40,6 @@ at::ScalarType type_of(model::Dtype dtype) {
   throw InternalError("training_step", "a dtype without a name");
 }
 
-models::Settings model_settings(const Settings& settings) {
-  models::Settings of;
-  of.task = settings.task;
-  of.attention = settings.attention;
-  of.transformers = settings.transformers;
-  of.use_cache = settings.use_cache;
-  of.loss_chunk = settings.loss_chunk;
-  of.fused_loss = settings.loss == model::LossForm::fused;
-  if (settings.checkpoint_every > 0)
-    of.checkpointing = {.how = settings.checkpointing_kind == model::CheckpointingKind::reentrant
-                                   ? nn::Recompute::reentrant
-                                   : nn::Recompute::nonreentrant,
-                        .every = static_cast<int>(settings.checkpoint_every)};
-  return of;
-}
-
 models::BatchSizes batch_sizes(const model::ModelConfig& config, const Settings& settings) {
   return {.rows = settings.batch,
           .length = sequence_length(config, settings),
@@ -65,33 +48,6 @@ models::BatchSizes batch_sizes(const model::ModelConfig& config, const Settings&
           .mask = settings.mask,
           .pixels = type_of(settings.dtype),
           .labels = settings.mode == model::Mode::train};
-}
-
-// True if the task's head is new, as after from_pretrained: then it is trained beside adapters.
-bool has_new_head(const models::Model& model) {
-  return model.task() == model::Task::sequence_classification ||
-         model.task() == model::Task::image_classification;
-}
-
-// Adapters have the dtype of the weights (`--dtype`); alpha is twice the rank, as is usual.
-void choose_what_is_trained(models::Model& model, const Settings& settings) {
-  torch::nn::Module& module = model.module();
-  if (settings.lora_rank > 0) {
-    nn::LoraOptions options{.rank = settings.lora_rank,
-                            .alpha = 2 * static_cast<double>(settings.lora_rank),
-                            .float32 = false};
-    if (!settings.lora_targets.empty()) options.targets = settings.lora_targets;
-    (void)nn::add_lora(module, options);
-    if (settings.freeze_backbone || has_new_head(model)) nn::train_heads(module);
-    if (settings.checkpoint_every > 0) nn::require_input_gradients(module);
-  } else if (settings.freeze_backbone) {
-    nn::freeze_all_but_heads(module);
-    // transformers 5 does this where it enables checkpointing.
-    const bool of_tokens = model.task() != model::Task::image_classification;
-    if (settings.checkpoint_every > 0 && of_tokens &&
-        settings.transformers == model::Transformers::v5)
-      nn::require_input_gradients(module);
-  }
 }
 
 bool has_data(c10::Device device) {
@@ -108,7 +64,8 @@ class Loop {
         batch_(std::move(batch)),
         settings_(settings),
         device_(device),
-        optimizer_(optim::make_optimizer(settings.optimizer, settings.form, trained(*model_))) {
+        optimizer_(optim::make_optimizer(settings.optimizer, settings.form,
+                                         recipe::trained(model_->module()))) {
     if (settings.autocast == model::Autocast::fp16) scaler_.emplace();
     if (settings.offload.activations)
       offload_.emplace(all(*model_), nn::OffloadOptions{.copies = has_data(device)});
@@ -131,13 +88,6 @@ class Loop {
   }
 
  private:
-  static std::vector<Tensor> trained(models::Model& model) {
-    std::vector<Tensor> parameters;
-    for (const Tensor& parameter : model.module().parameters())
-      if (parameter.requires_grad()) parameters.push_back(parameter);
-    return parameters;
-  }
-
   static std::vector<Tensor> all(models::Model& model) {
     std::vector<Tensor> tensors = model.module().parameters();
     for (const Tensor& buffer : model.module().buffers()) tensors.push_back(buffer);
@@ -218,10 +168,9 @@ TrainingStep training_step(const model::ModelConfig& config, const Settings& set
   (void)task_for(config, settings.task);
   const models::BatchSizes sizes = batch_sizes(config, settings);
   check_image(config, settings);
-  const std::shared_ptr<models::Model> model = libtorch::on(device, type_of(settings.dtype), [&] {
-    return models::build(config, model_settings(settings));
-  });
-  choose_what_is_trained(*model, settings);
+  const std::shared_ptr<models::Model> model = libtorch::on(
+      device, type_of(settings.dtype), [&] { return recipe::build_model(config, settings); });
+  recipe::choose_what_is_trained(*model, settings);
   const bool trains = settings.mode == model::Mode::train;
   model->train(trains);
   const models::Batch batch = models::empty_batch(*model, sizes, device);

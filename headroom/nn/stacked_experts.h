@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include <ATen/core/at::Tensor.h>
+#include <ATen/core/Tensor.h>
 #include <torch/nn/module.h>
 
 #include "headroom/nn/activation.h"

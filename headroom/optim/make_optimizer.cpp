@@ -22,19 +22,21 @@ class Nothing : public Optimizer {
 
 // The settings of Hugging Face's Trainer with the caller's learning rate. Source: transformers
 // 4.57.6, trainer.py, OptimizerNames.ADAFACTOR.
-AdafactorHfOptions trainers_adafactor(std::optional<double> learning_rate) {
+AdafactorHfOptions trainers_adafactor(const Rates& rates) {
   AdafactorHfOptions options;
-  options.learning_rate = learning_rate.value_or(1e-3);
+  options.learning_rate = rates.learning.value_or(1e-3);
+  if (rates.weight_decay) options.weight_decay = *rates.weight_decay;
   options.scale_parameter = false;
   options.relative_step = false;
   return options;
 }
 
 template <typename Options>
-Options with(OptimizerForm form, std::optional<double> learning_rate) {
+Options with(OptimizerForm form, const Rates& rates) {
   Options options;
   options.form = form;
-  if (learning_rate) options.learning_rate = *learning_rate;
+  if (rates.learning) options.learning_rate = *rates.learning;
+  if (rates.weight_decay) options.weight_decay = *rates.weight_decay;
   return options;
 }
 
@@ -46,22 +48,21 @@ SgdOptions with_momentum(SgdOptions options) {
 }  // namespace
 
 std::unique_ptr<Optimizer> make_optimizer(model::Optimizer kind, OptimizerForm form,
-                                          std::vector<at::Tensor> parameters,
-                                          std::optional<double> learning_rate) {
+                                          std::vector<at::Tensor> parameters, const Rates& rates) {
   switch (kind) {
     case model::Optimizer::adamw:
-      return make_adamw(std::move(parameters), with<AdamWOptions>(form, learning_rate));
+      return make_adamw(std::move(parameters), with<AdamWOptions>(form, rates));
     case model::Optimizer::adam:
-      return make_adam(std::move(parameters), with<AdamOptions>(form, learning_rate));
+      return make_adam(std::move(parameters), with<AdamOptions>(form, rates));
     case model::Optimizer::sgd:
-      return make_sgd(std::move(parameters), with<SgdOptions>(form, learning_rate));
+      return make_sgd(std::move(parameters), with<SgdOptions>(form, rates));
     case model::Optimizer::sgd_momentum:
-      return make_sgd(std::move(parameters), with_momentum(with<SgdOptions>(form, learning_rate)));
+      return make_sgd(std::move(parameters), with_momentum(with<SgdOptions>(form, rates)));
     case model::Optimizer::adafactor:
       if (form == OptimizerForm::fused) form = OptimizerForm::loop;
-      return make_adafactor(std::move(parameters), with<AdafactorOptions>(form, learning_rate));
+      return make_adafactor(std::move(parameters), with<AdafactorOptions>(form, rates));
     case model::Optimizer::adafactor_hf:
-      return make_adafactor_hf(std::move(parameters), trainers_adafactor(learning_rate));
+      return make_adafactor_hf(std::move(parameters), trainers_adafactor(rates));
     case model::Optimizer::none:
       return std::make_unique<Nothing>(std::move(parameters));
     case model::Optimizer::adamw8bit:

@@ -276,8 +276,11 @@ struct Group {
 // Makes the optimizer that the command line names. Adafactor has no fused form and runs as a loop
 // instead. Hugging Face's Adafactor always runs as a loop, with the settings of their Trainer.
 // `none` updates nothing. Throws UsageError for adamw8bit, which cannot run yet.
-[[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(
-    model::Optimizer kind, OptimizerForm form, std::vector<at::Tensor> parameters,
-    std::optional<double> learning_rate = {});  // empty: the kind's default
+struct Rates {
+  std::optional<double> learning, weight_decay;  // std::nullopt: the kind's default
+};
+[[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(model::Optimizer kind, OptimizerForm form,
+                                                        std::vector<at::Tensor> parameters,
+                                                        const Rates& rates = {});
 
 }  // namespace headroom::optim

@@ -87,12 +87,12 @@ struct Key {
 // A form that a training step can take up or leave between two attempts (train/ladder.h), with the
 // same result.
 struct Rung {
-  std::string name;                             // in plans and their files: "fused_loss"
-  int place = 0;                                // the ladder adds the lowest first
-  std::string words;                            // in a plan: "activations on the host"
-  std::string key;                              // as `headroom train` takes it: "loss=fused"
-  bool uses_host = false;                       // what leaves the card needs room on the host
-  std::function<void(model::Settings&)> apply;  // what it is in settings, to price its time
+  std::string name;        // in plans and their files: "fused_loss"
+  int place = 0;           // the ladder adds the lowest first
+  std::string words;       // in a plan: "activations on the host"
+  std::string key;         // as `headroom train` takes it: "loss=fused"
+  bool uses_host = false;  // what leaves the card needs room on the host
+  std::function<void(model::Settings&, bool on)> put;  // into settings, or out of them
 };
 
 struct Technique {

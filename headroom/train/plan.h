@@ -5,9 +5,9 @@
 
 namespace headroom::train {
 
+using plan::micro_batches;
 using plan::PartLimits;
 using plan::Plan;
-using plan::micro_batches;
 using plan::plan_from;
 
 }  // namespace headroom::train

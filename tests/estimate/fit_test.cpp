@@ -82,7 +82,7 @@ bool can_run(const model::NamedModel& model, const Settings& settings) {
     return training_step(model.config, settings, device).subject;
   };
   try {
-    return run_steps(dryrun::card_for("unlimited"), make, 1, {}).fits;
+    return dryrun::run_steps(dryrun::card_for("unlimited"), make, 1, {}).fits;
   } catch (const UsageError&) {  // a task or a way that this model does not have
     return false;
   }

@@ -31,7 +31,7 @@ TEST(Measured, PredictionsAreThoseOfARealCard) {
     SCOPED_TRACE(name);
     const Estimate estimate = estimate_memory(model::model_named(run["model"].get<std::string>()),
                                               model::settings_from_json(run["settings"]),
-                                              without_limit(dryrun::card_for("H200")));
+                                              dryrun::without_limit(dryrun::card_for("H200")));
     const trace::Peak& peak = estimate.report.peak;
     const Json& measured = run["measured"];
     EXPECT_NEAR(error_of(peak.allocated, measured["allocated"]), 0,

@@ -92,7 +92,7 @@ TEST(ForecastOfASize, GivesAModelNoMoreTokensThanItHasPositionsFor) {
 // LoRA of 7B in bf16 on one 24 GB card and 4-bit LoRA of 13B there are what people do (Dettmers et
 // al. 2023, table 6); full training of 7B is not.
 TEST(GoodFor, SaysOfA24GiBCardWhatPeopleDoWithOne) {
-  const Uses uses = GoodFor(kBatch).of(plannable(24_GiB));
+  const Uses uses = GoodFor(kBatch).of(plan::plannable(24_GiB));
   EXPECT_EQ(uses.lora, "7B");
   EXPECT_EQ(uses.lora_4bit, "13B");
   EXPECT_EQ(uses.run_16bit, "7B");
@@ -121,7 +121,7 @@ TEST(GoodFor, SaysNothingRatherThanADash) {
   EXPECT_EQ(to_string(GoodFor(kBatch).of(0_B)),
             "trains nothing, LoRA nothing, 4-bit LoRA nothing; runs nothing in 16 bit, nothing in "
             "4 bit");
-  EXPECT_THAT(to_string(GoodFor(kBatch).of(plannable(24_GiB))), HasSubstr("LoRA 7B"));
+  EXPECT_THAT(to_string(GoodFor(kBatch).of(plan::plannable(24_GiB))), HasSubstr("LoRA 7B"));
 }
 
 }  // namespace

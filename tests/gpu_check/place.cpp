@@ -30,7 +30,7 @@ gpu::SimulatedCard Place::described() const {
   const auto card = of_driver();
   if (!card || !card->memory)
     throw NoCardError("gpu_check", "NVML does not show the memory of " + text_);
-  const gpu::DeviceProfile* const profile = cli::profile_of(*card);
+  const gpu::DeviceProfile* const profile = machine::profile_of(*card);
   return {.name = card->name,
           .total = card->memory->total,
           .reserved = card->memory->reserved.value_or(Bytes{}),

@@ -74,8 +74,8 @@ TEST_P(Versions, ComputeTheSameFromTheSameCheckpoint) {
     at::manual_seed(7);
     const auto older = made(Transformers::v4_57), newest = made(Transformers::v5);
     initialise(*older);
-    save(*older, folder.path() / "weights.safetensors");
-    const Loaded loaded = load(*newest, folder.path() / "weights.safetensors");
+    weights::save(*older, folder.path() / "weights.safetensors");
+    const weights::Loaded loaded = weights::load(*newest, folder.path() / "weights.safetensors");
     EXPECT_TRUE(loaded.missing.empty() && loaded.unexpected.empty()) << to_string(loaded);
     const Batch batch = batch_for(*older, form);
     const Result before = result_of(*older, batch), now = result_of(*newest, batch);
@@ -98,8 +98,8 @@ TEST(Versions, WriteCheckpointsForEachOther) {
   const auto newest = tiny("mixtral"),
              older = tiny("mixtral", "{}", {.transformers = Transformers::v4_57});
   initialise(*newest);
-  save(*newest, folder.path() / "weights.safetensors");
-  const Loaded loaded = load(*older, folder.path() / "weights.safetensors");
+  weights::save(*newest, folder.path() / "weights.safetensors");
+  const weights::Loaded loaded = weights::load(*older, folder.path() / "weights.safetensors");
   EXPECT_TRUE(loaded.missing.empty() && loaded.unexpected.empty()) << to_string(loaded);
   const Batch batch = random_batch(*newest, {.rows = 2, .length = 8}, at::kCPU);
   EXPECT_NEAR(result_of(*newest, batch).loss, result_of(*older, batch).loss, 1e-5);

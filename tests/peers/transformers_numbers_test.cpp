@@ -268,9 +268,9 @@ TEST(TransformersNumbers, AreOursOnASimulatedCard) {
 // ---- What transformers writes ----
 
 void expect_files(Model& model, const Json& hashes, const std::string& name) {
-  const Folder folder;
-  save(model, folder / "whole");
-  save(model, folder / "parts", {.shard = Bytes{figures()["shard"].get<std::int64_t>()}});
+  const weights::Folder folder;
+  weights::save(model, folder / "whole");
+  weights::save(model, folder / "parts", {.shard = Bytes{figures()["shard"].get<std::int64_t>()}});
   for (const auto& [file, hash] : hashes.items()) {
     const auto path = folder / (file == "model.safetensors" ? "whole" : "parts") / file;
     EXPECT_EQ(hexadecimal(hash_of(read_input(path))), hash) << name << " " << file;

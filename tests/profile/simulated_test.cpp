@@ -10,9 +10,7 @@ namespace headroom::profile {
 namespace {
 
 using namespace headroom::literals;
-using dryrun::loss_of;
-using dryrun::Net;
-using dryrun::OnACard;
+using namespace headroom::dryrun;  // the net that can be counted by hand
 
 ProfileRow row_of(const Profile& profile, const std::string& name,
                   GroupBy group = GroupBy::operation) {

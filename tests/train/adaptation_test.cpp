@@ -199,12 +199,12 @@ TEST(Survive, WithTheLargestMicroBatchThatFits) {
   for (const Bytes size : {100_MiB, 133_MiB, 170_MiB, 240_MiB}) {
     const Bytes left = size - Bytes{std::llround(0.3 * static_cast<double>(size.count))};
     const std::int64_t largest = largest_micro_batch(left - with_margin().ladder.room.of(left));
-    const std::int64_t parts = count_of_parts({.micro_batch = largest}, kRowsOfText);
+    const std::int64_t parts = plan::count_of_parts({.micro_batch = largest}, kRowsOfText);
     for (const std::uint64_t request : {1, 150, 500}) {
       SCOPED_TRACE(to_string(size) + ", request " + std::to_string(request));
       const Ending ending = ending_with_neighbour(size, 0.3, request, 8);
       EXPECT_LE(ending.ooms, 1);
-      EXPECT_LE(count_of_parts({.micro_batch = ending.micro_batch}, kRowsOfText), parts);
+      EXPECT_LE(plan::count_of_parts({.micro_batch = ending.micro_batch}, kRowsOfText), parts);
     }
   }
 }

@@ -7,7 +7,7 @@
 
 #include "headroom/base/error.h"
 #include "headroom/sim/simulate.h"
-#include "tests/models/stored_models.h"
+#include "tests/weights/stored_models.h"
 #include "tests/support/file_size_limit.h"
 #include "tests/weights/adapter_net.h"
 

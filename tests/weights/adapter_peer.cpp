@@ -94,7 +94,7 @@ int main_of(const std::string& action, const std::string& name, const std::strin
 int main(int count, char** arguments) {
   if (count != 5) return 2;
   try {
-    return headroom::models::main_of(arguments[1], arguments[2], arguments[3], arguments[4]);
+    return headroom::weights::main_of(arguments[1], arguments[2], arguments[3], arguments[4]);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;

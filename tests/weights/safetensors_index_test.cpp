@@ -5,7 +5,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "tests/models/stored_models.h"
+#include "tests/weights/stored_models.h"
 
 namespace headroom::weights {
 namespace {

@@ -11,7 +11,7 @@
 #include "headroom/models/initialise.h"
 #include "headroom/nn/lora.h"
 #include "headroom/sim/simulate.h"
-#include "tests/models/stored_models.h"
+#include "tests/weights/stored_models.h"
 #include "tests/support/garbage.h"
 
 namespace headroom::weights {

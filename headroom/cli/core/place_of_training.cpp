@@ -9,7 +9,6 @@
 #include "headroom/base/text.h"
 #include "headroom/base/time.h"
 #include "headroom/cli/core/terminal.h"
-#include "headroom/cli/core/training_request.h"
 #include "headroom/forecast/closed_form.h"
 #include "headroom/gpu/catalogue.h"
 #include "headroom/gpu/cuda_order.h"
@@ -45,12 +44,11 @@ const gpu::DeviceProfile* chip_of(const gpu::Machine& machine) {
 
 // What the run needs of a card: the memory of its step by formula, with a tenth for the formula's
 // errors.
-Bytes memory_needed(const config::Resolved& config, std::int64_t batch,
+Bytes memory_needed(const config::Training& training, std::int64_t batch,
                     const gpu::DeviceProfile* profile) {
-  const auto model = model_of(config);
-  model::Settings settings = settings_of(config, model.config);
+  model::Settings settings = training.settings;
   settings.batch = std::min(settings.batch, batch);
-  const Bytes process = forecast::forecast_of(model.config, settings, profile).process;
+  const Bytes process = forecast::forecast_of(training.model.config, settings, profile).process;
   return Bytes{process.count + process.count / 10};
 }
 
@@ -63,11 +61,13 @@ Bytes least_asked_for(const config::Resolved& config) {
 
 // The plan as asked for, else as much as there is for the least micro-batch. Heavier plans need
 // less than the formula says, so no run asks for more than a card has. A lease is there already.
-supervise::PlaceAnswer find_place(const config::Resolved& config, supervise::PlaceSearch& search) {
+supervise::PlaceAnswer find_place(const config::Training& training,
+                                  supervise::PlaceSearch& search) {
+  const config::Resolved& config = training.config;
   const Bytes asked = least_asked_for(config);
   const gpu::Machine machine = search.fresh();
   const auto needed = [&](const char* batch) {
-    return memory_needed(config, config.whole(batch), chip_of(machine));
+    return memory_needed(training, config.whole(batch), chip_of(machine));
   };
   const Bytes all = std::max(asked, needed("batch_size") + kHalfEmpty);
   const Seconds timeout(config.yes("wait_for_gpu") ? 60 * config.number("gpu_wait_timeout_minutes")
@@ -90,9 +90,10 @@ supervise::PlaceAnswer find_place(const config::Resolved& config, supervise::Pla
 
 // ---- A place on shared cards ----
 
-supervise::Orders orders_of(const config::Resolved& config, const gpu::Devices& devices) {
+supervise::Orders orders_of(const config::Training& training, const gpu::Devices& devices) {
+  const config::Resolved& config = training.config;
   supervise::Orders orders;
-  orders.command = {"headroom", "train", job_of(config)};
+  orders.command = {"headroom", "train", training.job()};
   orders.devices = devices;
   orders.count = 1;
   if (!config.yes("auto_device")) orders.order = gpu::Order::index;
@@ -148,7 +149,8 @@ gpu::Devices alone_and_empty(const gpu::Card& card, const gpu::Devices& devices)
 
 }  // namespace
 
-std::optional<RunPlace> take_place(const config::Resolved& config, const gpu::Devices& devices) {
+std::optional<RunPlace> take_place(const config::Training& training, const gpu::Devices& devices) {
+  const config::Resolved& config = training.config;
   if (devices.kind == gpu::Devices::Kind::cpu) return {};
   const bool is_private = devices.kind == gpu::Devices::Kind::simulated && devices.box.name.empty();
   if (is_private) {
@@ -166,12 +168,12 @@ std::optional<RunPlace> take_place(const config::Resolved& config, const gpu::De
     line.show("waiting " + duration_text(progress.elapsed) + " of " +
               duration_text(progress.timeout) + ": " + progress.selection.sentence);
   };
-  const supervise::Orders orders = orders_of(config, devices);
+  const supervise::Orders orders = orders_of(training, devices);
   // Static: the lease ends with the process, which becomes the engine's.
   static std::unique_ptr<supervise::PlaceSearch> search;
   search = std::make_unique<supervise::PlaceSearch>(orders, listener);
   static supervise::PlaceAnswer answer;
-  answer = find_place(config, *search);
+  answer = find_place(training, *search);
   line.clear();
   if (answer.outcome == supervise::Outcome::cancelled && !answer.place) std::exit(answer.exit_code);
   if (answer.place) {

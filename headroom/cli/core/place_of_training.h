@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "headroom/base/bytes.h"
-#include "headroom/config/resolved.h"
+#include "headroom/config/training.h"
 #include "headroom/gpu/devices.h"
 
 namespace headroom::cli {
@@ -21,7 +21,7 @@ struct RunPlace {
 
 // Nothing: the CPU. Throws BusyError if no card has room in time, UnavailableError if there is
 // none.
-[[nodiscard]] std::optional<RunPlace> take_place(const config::Resolved& config,
+[[nodiscard]] std::optional<RunPlace> take_place(const config::Training& training,
                                                  const gpu::Devices& devices);
 
 // The cards of a dry run, and what a run could use of one now; nothing: all of it.

@@ -5,7 +5,6 @@
 
 #include "headroom/base/error.h"
 #include "headroom/base/text.h"
-#include "headroom/cli/core/training_request.h"
 #include "headroom/config/training_keys.h"
 #include "headroom/machine/look.h"
 #include "headroom/model/tasks.h"
@@ -64,11 +63,11 @@ struct Unused {
   std::string expected, received;
 };
 
-std::vector<Unused> unused_keys(const config::Resolved& config) {
+std::vector<Unused> unused_keys(const config::Training& training) {
+  const config::Resolved& config = training.config;
   const std::string model = config.text("model"), dataset = config.text("dataset");
-  const bool images = trains_on_images(config), texts = !images, made_up = dataset == "synthetic";
-  const bool is_masked =
-      texts && settings_of(config, model_of(config).config).task == model::Task::masked_lm;
+  const bool images = training.on_images, texts = !images, made_up = dataset == "synthetic";
+  const bool is_masked = training.settings.task == model::Task::masked_lm;
   const std::string of_model = "model=" + model, of_dataset = "dataset=" + dataset;
   return {
       {{"num_classes", "image"}, texts, "images", "texts"},
@@ -127,34 +126,14 @@ std::optional<std::string> choose_variant(config::Resolved& config, const gpu::D
   return choice.why;
 }
 
-void choose_dataset(config::Resolved& config) {
-  if (config.text("model") == "gpt-tiny") {
-    if (!config.is_given("dataset")) config.set("dataset", "synthetic", kChosen);
-    const std::string dataset = config.text("dataset");
-    if (dataset != "synthetic" && dataset != "tokens")
-      throw UsageError(expectation("dataset", "tokens or synthetic for model=gpt-tiny", dataset));
-    return;
-  }
-  if (config.text("dataset") != "tokens") return;
-  const std::string name = config.text("model.config");
-  const model::ModelConfig model = model::model_named(name).config;
-  const model::Task task = model::tasks_of(model).front();
-  if (task == model::Task::image_classification)
-    throw UsageError(expectation("dataset", "images for " + name, "tokens", "dataset=images"));
-  if (task == model::Task::seq2seq_lm)
-    throw UsageError(expectation("dataset",
-                                 "pairs of texts, which no dataset has, for " + name + " (" +
-                                     model.type() + "): it would learn to copy",
-                                 "tokens", "model.config=gpt2, or bert-base-uncased"));
-}
-
 bool is_chosen(const config::Entry& entry) {
-  return entry.origin == kChosen || entry.origin == kByVariant;
+  return entry.origin == config::kChosen || entry.origin == kByVariant;
 }
 
-std::vector<std::string> check_use_of_keys(const config::Resolved& config) {
+std::vector<std::string> check_use_of_keys(const config::Training& training) {
+  const config::Resolved& config = training.config;
   std::vector<std::string> sentences;
-  for (const Unused& rule : unused_keys(config))
+  for (const Unused& rule : unused_keys(training))
     for (const char* key : rule.keys) {
       if (!rule.is_unused || !config.is_given(key)) continue;
       if (config.origin(key) == kCommandLine)

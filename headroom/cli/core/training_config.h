@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "headroom/config/resolved.h"
+#include "headroom/config/training.h"
 #include "headroom/gpu/devices.h"
 
 namespace headroom::cli {
@@ -18,14 +18,11 @@ namespace headroom::cli {
 // command line's model.config and batch_size stay. Returns a sentence; nothing: no variants.
 std::optional<std::string> choose_variant(config::Resolved& config, const gpu::Devices& devices);
 
-// gpt-tiny has a dataset of its own. Throws UsageError for data that the model cannot learn from.
-void choose_dataset(config::Resolved& config);
-
-// Whether choose_variant() or choose_dataset() set this value.
+// Whether choose_variant() or config::choose_dataset() set this value.
 [[nodiscard]] bool is_chosen(const config::Entry& entry);
 
 // Throws UsageError for a key on the command line that this job does not use. Returns a sentence
 // for each such key of a file: a file may be for several jobs.
-[[nodiscard]] std::vector<std::string> check_use_of_keys(const config::Resolved& config);
+[[nodiscard]] std::vector<std::string> check_use_of_keys(const config::Training& training);
 
 }  // namespace headroom::cli

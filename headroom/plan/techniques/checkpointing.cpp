@@ -34,9 +34,9 @@ Technique checkpointing() {
                      .place = 1,
                      .words = "checkpointing",
                      .key = "gradient_checkpointing=true",
-                     .apply =
-                         [](Settings& s) {
-                           if (s.checkpoint_every == 0) s.checkpoint_every = 1;
+                     .put =
+                         [](Settings& s, bool on) {
+                           if (!on || s.checkpoint_every == 0) s.checkpoint_every = on ? 1 : 0;
                          }}},
           .changes = more_checkpointing};
 }

@@ -37,7 +37,10 @@ Technique loss() {
                  .place = 2,
                  .words = "fused loss",
                  .key = "loss=fused",
-                 .apply = [](Settings& s) { s.loss = model::LossForm::fused; }}},
+                 .put =
+                     [](Settings& s, bool on) {
+                       s.loss = on ? model::LossForm::fused : model::LossForm::full;
+                     }}},
       .changes = smaller_losses};
 }
 

@@ -48,7 +48,7 @@ Technique offload() {
                      .words = "activations on the host",
                      .key = "offload=activations",
                      .uses_host = true,
-                     .apply = [](Settings& s) { s.offload.activations = true; }}},
+                     .put = [](Settings& s, bool on) { s.offload.activations = on; }}},
           .changes = more_on_the_host};
 }
 

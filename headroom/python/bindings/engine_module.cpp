@@ -14,6 +14,7 @@ PYBIND11_MODULE(_engine, module) {
   add_memory(module);
   add_profile(module);  // before its results are returned
   add_ranks(module);
+  add_recipe(module);
 }
 
 }  // namespace headroom::python

@@ -10,6 +10,7 @@ void add_dry_run(pybind11::module_& module);
 void add_observation(pybind11::module_& module);
 void add_memory(pybind11::module_& module);
 void add_profile(pybind11::module_& module);
+void add_recipe(pybind11::module_& module);
 void add_ranks(pybind11::module_& module);
 
 }  // namespace headroom::python

@@ -28,7 +28,7 @@ void add_profile(py::module_& module) {
       .def("document",
            [](const Profile& profile, const std::string& sort_by, std::size_t row_limit,
               const std::string& group_by) {
-             return loaded(memory::to_json(profile, view_of(sort_by, row_limit, group_by)));
+             return loaded(profile::to_json(profile, view_of(sort_by, row_limit, group_by)));
            })
       .def("table",
            [](const Profile& profile, const std::string& sort_by, std::size_t row_limit,

@@ -9,6 +9,7 @@
     with headroom.as_cuda("2xH100"): ...                     # what asks for CUDA runs on such cards
     with headroom.GpuMemoryScope("forward") as scope: ...
     with headroom.profile() as profile: ...                  # by operator and by module
+    headroom.recipe(model="gpt-tiny").step()                 # what `headroom train` trains, step by step
     headroom.is_oom(error)
     headroom.OomHandler().run(train_epoch)                   # again from its start, with half the batch
 
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
                                  reset_peak_memory_stats)
     from headroom.profiling import ProfileRow, profile
     from headroom.ranks import pretend_ranks
+    from headroom.recipes import Recipe, recipe
     from headroom.reports import Report
     from headroom.simulation import Simulation, simulate
 
@@ -62,6 +64,7 @@ _WITH_TORCH = {
     **dict.fromkeys(("AsCuda", "as_cuda"), "masquerade"),
     **dict.fromkeys(("ProfileRow", "profile"), "profiling"),
     "pretend_ranks": "ranks",
+    **dict.fromkeys(("Recipe", "recipe"), "recipes"),
     "Report": "reports",
     **dict.fromkeys(("Simulation", "simulate"), "simulation"),
 }

@@ -156,7 +156,7 @@ State state_of(models::Model& model) {
   Aliases(state).add(model.module(), "");
   if (model.config().type() == "t5")
     for (const char* stack : {"encoder", "decoder"})
-      state.aliases[joined(stack, "embed_tokens.weight")] = "shared.weight";
+      state.aliases[nn::joined(stack, "embed_tokens.weight")] = "shared.weight";
   return state;
 }
 

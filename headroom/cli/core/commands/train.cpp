@@ -21,7 +21,6 @@
 #include "headroom/cli/core/terminal.h"
 #include "headroom/cli/core/training_config.h"
 #include "headroom/cli/core/training_folder.h"
-#include "headroom/cli/core/training_request.h"
 #include "headroom/config/help.h"
 #include "headroom/config/training_keys.h"
 #include "headroom/machine/look.h"
@@ -109,23 +108,22 @@ ExitCode run_train(const TrainOptions& options) {
   const auto say = [](const std::string& line) { print_error("headroom train: " + line + "\n"); };
   if (!settings.goes_on)
     if (const auto variant = choose_variant(config, devices)) say(*variant);
-  take_model_of_adapter(config);
-  choose_dataset(config);
-  static_cast<void>(settings_of(config, model_of(config).config));  // refuses what makes no sense
-  for (const std::string& sentence : check_use_of_keys(config)) say(sentence);
+  config::take_model_of_adapter(config);
+  config::choose_dataset(config);
+  for (const std::string& sentence : check_use_of_keys(config::Training(config))) say(sentence);
   if (options.dry_run)
-    for (const std::string& line : stand_in_for_files(config)) say(line);
+    for (const std::string& line : config::stand_in_for_files(config)) say(line);
   check_places(options, config);
   if (const std::string allocator = config.text("alloc_conf"); !allocator.empty())
     ::setenv("PYTORCH_CUDA_ALLOC_CONF", allocator.c_str(), 1);
   // Missing ones are said before a wait for a card.
-  if (!settings.goes_on) static_cast<void>(weights_of(config));
+  if (!settings.goes_on) static_cast<void>(config::weights_of(config));
   const bool has_data =
       config.text("dataset") == "synthetic" || fs::exists(config.text("data_dir"));
   // The engine says what is expected in that folder, and needs no card for that.
   DryPlace dry{devices};
   if (options.dry_run) dry = dry_place(devices, config);
-  const auto place = has_data ? take_place(config, dry.devices) : std::nullopt;
+  const auto place = has_data ? take_place(config::Training(config), dry.devices) : std::nullopt;
   Json request{{"preset", options.preset},
                {"base", settings.sources.base ? Json(settings.sources.base->string()) : Json()},
                {"file", or_null(options.file)},

@@ -116,7 +116,7 @@ std::vector<std::string> sentences_of(const Answer& answer) {
 
 void write_page(const Answer& answer, const std::string& path) {
   const auto trace = read_trace(answer.report, about_of(answer));
-  write_page(path, timeline_of(*trace),
+  write_page(path, page::timeline_of(*trace),
              {.title = answer.model + ", " + settings_text(answer.settings),
               .notes = sentences_of(answer)});
 }

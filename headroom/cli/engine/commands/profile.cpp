@@ -35,7 +35,7 @@ Json device_json(const gpu::SimulatedCard& card) {
 
 Json document(const TrainingProfile& found, const model::NamedModel& model,
               const gpu::SimulatedCard& card, const profile::ProfileView& view) {
-  Json json = memory::to_json(found.profile, view);
+  Json json = profile::to_json(found.profile, view);
   json["model"] = {{"name", model.name},
                    {"parameters", found.parameters},
                    {"trainable_parameters", found.trainable_parameters}};

@@ -12,7 +12,6 @@
 #include "headroom/base/text.h"
 #include "headroom/base/time.h"
 #include "headroom/cli/core/training_folder.h"
-#include "headroom/cli/core/training_request.h"
 #include "headroom/cli/engine/commands.h"
 #include "headroom/cli/engine/train/budget.h"
 #include "headroom/cli/engine/train/known_plan.h"
@@ -21,13 +20,12 @@
 #include "headroom/cli/engine/train/plan_answer.h"
 #include "headroom/cli/engine/train/run_settings.h"
 #include "headroom/cli/engine/train/training_document.h"
-#include "headroom/cli/engine/train/training_job.h"
 #include "headroom/cli/engine/train/training_machine.h"
 #include "headroom/cli/engine/train/training_place.h"
 #include "headroom/cli/engine/train/training_record.h"
-#include "headroom/cli/engine/train/training_result.h"
 #include "headroom/cli/engine/train/training_status.h"
 #include "headroom/cli/engine/train/training_view.h"
+#include "headroom/config/training_keys.h"
 #include "headroom/forecast/closed_form.h"
 #include "headroom/gpu/catalogue.h"
 #include "headroom/libtorch/failure.h"
@@ -35,6 +33,8 @@
 #include "headroom/memory/memory_statistics.h"
 #include "headroom/memory/summary.h"
 #include "headroom/plan/plan_report.h"
+#include "headroom/recipe/recipe.h"
+#include "headroom/recipe/result.h"
 #include "headroom/train/model_objective.h"
 #include "headroom/train/oom_report.h"
 #include "headroom/train/trainer.h"
@@ -59,15 +59,30 @@ const train::AdviceWords kKeys{.min_micro_batch = "min_batch_size=",
                                .allocator = "alloc_conf=",
                                .is_own_loop = false};
 
+// The configuration in a request, with what it means.
+config::Training training_of(const Json& request) {
+  config::Sources sources{.preset = request.at("preset").get<std::string>(),
+                          .file = {},
+                          .overrides = request.at("overrides").get<std::vector<std::string>>()};
+  if (const Json& base = request.at("base"); !base.is_null())
+    sources.base = base.get<std::string>();
+  if (const Json& file = request.at("file"); !file.is_null())
+    sources.file = file.get<std::string>();
+  config::Resolved config = config::resolve(config::training_keys(), sources);
+  for (const auto& [key, value] : request.at("chosen").items()) config.set(key, value, "chosen");
+  return config::Training(std::move(config));
+}
+
 class Run {
  public:
   Run(const Json& request, const Interrupt& interrupt)
       : request_(request),
         interrupt_(interrupt),
-        config_(config_of(request)),
+        training_(training_of(request)),
+        config_(training_.config),
         settings_(request, config_),
         machine_(request),
-        watching_(request, machine_),
+        watching_(request, machine_, training_),
         losses_(config_.whole("stop_on_nan")),
         is_json_(request.at("json").get<bool>()),
         goes_on_(request.at("goes_on").get<bool>()) {}
@@ -75,7 +90,7 @@ class Run {
   ExitCode go();
   // The trace of a run that failed, too: it shows what filled the memory.
   void write_what_was_watched() {
-    if (trainer_) watching_.know(job_);
+    if (trainer_) watching_.know(made_);
     try {
       watching_.write(notes_);
     } catch (const Error& error) {
@@ -89,7 +104,7 @@ class Run {
   void begin();
   void save_result(const train::Trained& done);
   [[nodiscard]] bool is_allowed_by_budget() {
-    return allows_budget(config_, data_.outputs, trainer_->step().device(), view_);
+    return allows_budget(training_, data_.outputs, trainer_->step().device(), view_);
   }
   void tell_of_injections();
   void know_memory();
@@ -109,7 +124,8 @@ class Run {
 
   const Json& request_;
   const Interrupt& interrupt_;
-  config::Resolved config_;
+  const config::Training training_;
+  const config::Resolved& config_;  // of it
   RunSettings settings_;
   const memory::CountCpuMemory counting_;
   TrainingMachine machine_;
@@ -117,8 +133,8 @@ class Run {
   LossWatch losses_;
   bool is_json_, goes_on_;
   TrainingView view_;
-  TrainingData data_;
-  TrainingJob job_;
+  recipe::Data data_;
+  recipe::Model made_;
   std::vector<train::Event> events_;  // while the model was made
   std::vector<train::Event> heard_;   // since then, with those of a step that fails
   std::optional<train::OomReport> report_;
@@ -132,30 +148,27 @@ class Run {
 };
 
 void Run::make() {
-  data_ = data_of(config_, machine_.own.is_cuda());
+  data_ = recipe::data_of(training_, machine_.own.is_cuda());
   view_.say(data_.words);
   effective_batch_ = data_.train->options().batch_size;
-  job_ = job_where_it_fits(machine_, config_, data_.outputs, !goes_on_, view_, events_,
-                           [this](const train::OomReport& report) {
-                             if (!request_.at("dry_run").get<bool>()) explain(report);
-                           });
-  view_.say(job_.words);
-  const bool images = trains_on_images(config_);
+  made_ = model_where_it_fits(machine_, training_, data_.outputs, !goes_on_, view_, events_,
+                              [this](const train::OomReport& report) {
+                                if (!request_.at("dry_run").get<bool>()) explain(report);
+                              });
+  view_.say(made_.words);
   std::optional<train::Batches> evaluation;
-  if (data_.evaluation) evaluation = batches_of(data_.evaluation, images);
-  trainer_.emplace(job_.model->module(), *job_.optimizer, train::objective_of(job_.model),
-                   batches_of(data_.train, images), options(), std::move(evaluation));
-  setup_ = setup_of(config_, machine_.own, trainer_->step().usable());
+  if (data_.evaluation) evaluation = recipe::batches_of(data_.evaluation, training_.on_images);
+  trainer_.emplace(made_.model->module(), *made_.optimizer, train::objective_of(made_.model),
+                   recipe::batches_of(data_.train, training_.on_images), options(),
+                   std::move(evaluation));
+  setup_ = setup_of(training_, machine_.own, trainer_->step().usable());
 }
 
 train::TrainerOptions Run::options() {
   train::TrainerOptions options;
   options.epochs = config_.optional_whole("epochs").value_or(1);
-  const std::int64_t all = options.epochs * data_.train->batches_per_epoch();
-  options.steps = config_.optional_whole("steps").value_or(all);
-  if (config_.optional_whole("epochs")) options.steps = std::min(options.steps, all);
-  const std::int64_t steps = options.steps;
-  step_options_ = step_options_of(config_, steps);
+  const std::int64_t steps = options.steps = recipe::steps_of(config_, *data_.train);
+  step_options_ = recipe::step_options_of(config_, steps);
   step_options_.ladder.elsewhere = [this] { return machine_.others(config_); };
   machine_.share.guide(step_options_, options.evaluation,
                        [this] { return trainer_ ? trainer_->step().device() : machine_.own; });
@@ -256,7 +269,9 @@ void Run::save_result(const train::Trained& done) {
                    : "no sound checkpoint of the best evaluation: the result has the last weights");
   }
   folder_->claim(result_name(config_));
-  view_.say("weights in " + cli::save_result(job_, data_, config_));
+  const fs::path folder = fs::path(config_.text("out")) / result_name(config_);
+  recipe::save(*made_.model, made_.lora, data_, config_, folder);
+  view_.say("weights in " + folder.string());
 }
 
 // A test of survival that met nothing proves nothing.
@@ -271,9 +286,8 @@ ExitCode Run::show_plan() {
   const bool is_busy = !answer.fits && fits_when_alone(beside_others());
   const bool is_allowed = is_allowed_by_budget();
   answer.fits = answer.fits && is_allowed;
-  const auto config = model_of(config_, data_.outputs).config;
   const double seconds = step_seconds(
-      config, settings_of(config_, config), answer.plan, effective_batch_,
+      training_.model_for(data_.outputs), training_.settings, answer.plan, effective_batch_,
       machine_.own.is_cpu() ? nullptr : gpu::find_card(machine_.box()->card(0).options().name));
   if (is_json_)
     print(to_line(to_json(answer, seconds)) + "\n");
@@ -303,7 +317,7 @@ ExitCode Run::evaluate() {
     throw InputError("resume",
                      "expected a checkpoint in " + config_.text("out") + ", received none");
   const train::Evaluated result = trainer_->evaluate();
-  watching_.know(job_);
+  watching_.know(made_);
   watching_.write(notes_, /*survived=*/true);
   tell_of_injections();
   if (is_json_)
@@ -312,7 +326,7 @@ ExitCode Run::evaluate() {
                    {"val_accuracy", or_null(result.accuracy)},
                    {"rows", result.rows},
                    {"not_injected", watching_.not_injected()},
-                   {"predictions", predictions_of(result, data_)}}) +
+                   {"predictions", recipe::predictions_of(result, data_)}}) +
           "\n");
   else
     view_.show_evaluation(result, trainer_->step().steps());
@@ -357,7 +371,7 @@ void Run::tell_of_failure() {
 }
 
 ExitCode Run::train() {
-  status_.emplace(config_, request_.at("uuids").get<std::vector<std::string>>());
+  status_.emplace(training_, request_.at("uuids").get<std::vector<std::string>>());
   status_->begin(machine_.own);
   for (const train::Event& event : events_) status_->hear(event);
   begin();
@@ -402,7 +416,7 @@ ExitCode Run::train() {
     plan.micro_batch = largest_part(plan, effective_batch_);
     if (!machine_.own.is_cpu() && !watching_.disturbs()) remember(*setup_, plan, peak(), view_);
   }
-  watching_.know(job_);
+  watching_.know(made_);
   watching_.write(notes_, /*survived=*/true);
   tell_of_injections();
   show_memory(memory::short_memory_summary(step.device()));

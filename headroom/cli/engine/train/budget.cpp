@@ -3,7 +3,6 @@
 #include <optional>
 #include <string>
 
-#include "headroom/cli/core/training_request.h"
 #include "headroom/forecast/closed_form.h"
 #include "headroom/memory/memory_statistics.h"
 #include "headroom/plan/policies.h"
@@ -11,14 +10,14 @@
 namespace headroom::cli {
 namespace {
 
-std::optional<std::string> over_budget(const config::Resolved& config, std::int64_t outputs,
+std::optional<std::string> over_budget(const config::Training& training, std::int64_t outputs,
                                        c10::Device device) {
   if (device.is_cpu()) return {};
   const auto now = memory::get_gpu_memory_stats(device);
   if (!now.total) return {};
-  const auto model = model_of(config, outputs).config;
-  const Bytes resident = forecast::forecast_of(model, settings_of(config, model)).resident;
-  const ShareOrBytes given = config.share_or_bytes("budget");
+  const Bytes resident =
+      forecast::forecast_of(training.model_for(outputs), training.settings).resident;
+  const ShareOrBytes given = training.config.share_or_bytes("budget");
   const Bytes budget = given.share ? plan::resident_budget(*now.total, *given.share) : given.bytes;
   if (resident <= budget) return {};
   return "parameters, gradients and optimizer states take " + to_string(resident) +
@@ -28,11 +27,11 @@ std::optional<std::string> over_budget(const config::Resolved& config, std::int6
 
 }  // namespace
 
-bool allows_budget(const config::Resolved& config, std::int64_t outputs, c10::Device device,
+bool allows_budget(const config::Training& training, std::int64_t outputs, c10::Device device,
                    TrainingView& view) {
-  const auto why = over_budget(config, outputs, device);
+  const auto why = over_budget(training, outputs, device);
   if (!why) return true;
-  const bool is_given = config.is_given("budget");
+  const bool is_given = training.config.is_given("budget");
   view.say(*why + (is_given ? "; try a larger budget, model=lora, or optimizer=sgd"
                             : ", and this one has little room for a step"));
   return !is_given;

@@ -6,13 +6,14 @@
 #include <cstdint>
 
 #include "headroom/cli/engine/train/training_view.h"
-#include "headroom/config/resolved.h"
+#include "headroom/config/training.h"
 
 namespace headroom::cli {
 
 // False: they take more than a budget that was given. More than the usual share is allowed, but
-// leaves little room for a step; both are said. True on the CPU. `outputs` as for model_of().
-[[nodiscard]] bool allows_budget(const config::Resolved& config, std::int64_t outputs,
+// leaves little room for a step; both are said. True on the CPU. `outputs` as for
+// Training::model_for().
+[[nodiscard]] bool allows_budget(const config::Training& training, std::int64_t outputs,
                                  c10::Device device, TrainingView& view);
 
 }  // namespace headroom::cli

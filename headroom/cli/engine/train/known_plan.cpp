@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 
 #include "headroom/base/error.h"
-#include "headroom/cli/core/training_request.h"
 #include "headroom/memory/memory_statistics.h"
 
 namespace headroom::cli {
@@ -25,11 +24,11 @@ std::string keys_of_plans(const config::Resolved& config) {
 
 }  // namespace
 
-plan::Setup setup_of(const config::Resolved& config, c10::Device device,
+plan::Setup setup_of(const config::Training& training, c10::Device device,
                      std::optional<Bytes> usable) {
   const auto now = memory::get_gpu_memory_stats(device);
-  return {.job = "train " + to_line(model::to_json(settings_of(config, model_of(config).config))) +
-                 " " + job_of(config) + keys_of_plans(config),
+  return {.job = "train " + to_line(model::to_json(training.settings)) + " " + training.job() +
+                 keys_of_plans(training.config),
           .card = device.is_cpu() ? "cpu" : to_string(now.total.value_or(Bytes{})),
           .free = usable.value_or(now.reserved)};
 }

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "headroom/cli/engine/train/training_view.h"
-#include "headroom/config/resolved.h"
+#include "headroom/config/training.h"
 #include "headroom/plan/store.h"
 #include "headroom/train/step.h"
 
@@ -14,7 +14,7 @@ namespace headroom::cli {
 
 // `usable`: what the run could have of the device now. The job has the keys that decide which plans
 // are allowed.
-[[nodiscard]] plan::Setup setup_of(const config::Resolved& config, c10::Device device,
+[[nodiscard]] plan::Setup setup_of(const config::Training& training, c10::Device device,
                                    std::optional<Bytes> usable);
 void remember(const plan::Setup& setup, const train::Plan& plan, Bytes peak, TrainingView& view);
 // For a batch of so many rows. Nothing: no plan, or one that is not needed because prices are known

@@ -63,7 +63,7 @@ Json to_json(const PlanAnswer& answer, double step_s) {
 double step_seconds(const model::ModelConfig& config, model::Settings settings,
                     const train::Plan& plan, std::int64_t rows, const gpu::CatalogueCard* card) {
   for (const plan::Rung& rung : plan::rungs())
-    if (plan.has(rung.name)) rung.apply(settings);
+    if (plan.has(rung.name)) rung.put(settings, true);
   settings.accumulation = count_of_parts(plan, rows);
   const auto with_parts_of = [&](std::int64_t part) {
     settings.batch = part;

@@ -38,12 +38,13 @@ train::Event move(const std::string& from, const std::string& to) {
 
 }  // namespace
 
-TrainingJob job_where_it_fits(TrainingMachine& machine, const config::Resolved& config,
-                              std::int64_t outputs, bool reads_weights, TrainingView& view,
-                              std::vector<train::Event>& events,
-                              const std::function<void(const train::OomReport&)>& explain) {
+recipe::Model model_where_it_fits(TrainingMachine& machine, const config::Training& training,
+                                  std::int64_t outputs, bool reads_weights, TrainingView& view,
+                                  std::vector<train::Event>& events,
+                                  const std::function<void(const train::OomReport&)>& explain) {
   std::vector<std::string> devices{machine.own.str()};
-  for (const train::Elsewhere& other : machine.others(config)) devices.push_back(other.device);
+  for (const train::Elsewhere& other : machine.others(training.config))
+    devices.push_back(other.device);
   const auto tell = [&](train::Event event) {
     event.step = 0;  // before the first
     if (event.asked) machine.share.grow(machine.own, *event.asked, /*stays=*/false);
@@ -51,8 +52,10 @@ TrainingJob job_where_it_fits(TrainingMachine& machine, const config::Resolved& 
     events.push_back(std::move(event));
   };
   const auto make = [&] {
-    return job_on(machine.own, config, outputs, reads_weights,
-                  [&](std::string_view line) { view.say(line); });
+    return recipe::model_of(training, machine.own,
+                            {.outputs = outputs,
+                             .reads_weights = reads_weights,
+                             .say = [&](std::string_view line) { view.say(line); }});
   };
   for (std::size_t i = 0;; ++i) {
     std::exception_ptr failure;

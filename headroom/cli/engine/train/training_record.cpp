@@ -45,7 +45,7 @@ std::string module_of(const std::string& parameter) {
 // known.
 void categorise_by_life(std::vector<trace::Event>& events, const trace::Names& names,
                         const trace::About& about) {
-  const page::Timeline timeline = timeline_of(*trace::read_events(events, names, about));
+  const page::Timeline timeline = page::timeline_of(*trace::read_events(events, names, about));
   for (const page::TensorLife& tensor : timeline.tensors) {
     trace::Event& made = events[timeline.event_numbers[tensor.born]];
     const trace::Category category = timeline.origins[tensor.origin].category;
@@ -57,16 +57,16 @@ void categorise_by_life(std::vector<trace::Event>& events, const trace::Names& n
 
 }  // namespace
 
-TrainingRecord::TrainingRecord(const Json& request, const TrainingMachine& machine)
+TrainingRecord::TrainingRecord(const Json& request, const TrainingMachine& machine,
+                               const config::Training& training)
     : device_(machine.own) {
   trace_ = text_or_none(request.at("trace"));
   snapshot_ = text_or_none(request.at("snapshot"));
   html_ = text_or_none(request.at("html"));
-  const config::Resolved config = config_of(request);
-  title_ = "headroom train " + model_name_of(config);
+  title_ = "headroom train " + training.short_name();
   about_.program = "headroom train";
   about_.times_are_known = true;
-  about_.facts = facts_of(config);
+  about_.facts = facts_of(training.config);
   if (machine.box()) {
     const sim::CardOptions& card = machine.box()->card(machine.own.index()).options();
     about_.settings = allocator::to_string(card.settings);
@@ -101,9 +101,9 @@ void TrainingRecord::hear(const train::Event& event) const {
     lift_.now();
 }
 
-void TrainingRecord::know(const TrainingJob& job) {
+void TrainingRecord::know(const recipe::Model& made) {
   using trace::Category;
-  const torch::nn::Module& module = job.model->module();
+  const torch::nn::Module& module = made.model->module();
   std::unordered_map<const void*, std::string> modules;  // of each parameter
   for (const auto& parameter : module.named_parameters()) {
     const std::string name = module_of(parameter.key());
@@ -112,11 +112,11 @@ void TrainingRecord::know(const TrainingJob& job) {
   }
   for (const auto& buffer : module.named_buffers())
     know(buffer.value(), Category::buffer, module_of(buffer.key()));
-  const std::vector<at::Tensor>& trained = job.optimizer->parameters();
+  const std::vector<at::Tensor>& trained = made.optimizer->parameters();
   for (std::size_t i = 0; i < trained.size(); ++i) {
     const std::string name = modules[trained[i].unsafeGetTensorImpl()];
     know(trained[i].grad(), Category::gradient, name);
-    for (const auto& [state, tensor] : job.optimizer->state(i))
+    for (const auto& [state, tensor] : made.optimizer->state(i))
       know(tensor, Category::optimizer, name);
   }
 }

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "headroom/base/json.h"
-#include "headroom/cli/engine/train/training_job.h"
 #include "headroom/cli/engine/train/training_machine.h"
 #include "headroom/memory/history.h"
+#include "headroom/recipe/recipe.h"
 #include "headroom/sim/injection.h"
 #include "headroom/trace/reader.h"
 #include "headroom/trace/recorder.h"
@@ -23,14 +23,15 @@ namespace headroom::cli {
 class TrainingRecord {
  public:
   // Records from now on. Throws UsageError for disturbances of cards that are not simulated.
-  TrainingRecord(const Json& request, const TrainingMachine& machine);
+  TrainingRecord(const Json& request, const TrainingMachine& machine,
+                 const config::Training& training);
 
   // A lasting refusal ends when the plan has become smaller.
   void hear(const train::Event& event) const;
   [[nodiscard]] bool disturbs() const { return injection_ != nullptr; }
   // Notes which of the tensors that live now are parameters, buffers, gradients and optimizer
   // states, and of which modules; before write().
-  void know(const TrainingJob& job);
+  void know(const recipe::Model& made);
   // Writes the files that were asked for; `notes` are sentences for the page, which says of refused
   // requests that the run `survived` them. Once; later calls do nothing. Throws WriteError.
   void write(const std::vector<std::string>& notes, bool survived = false);

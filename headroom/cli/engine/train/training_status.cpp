@@ -2,12 +2,10 @@
 
 #include <utility>
 
-#include "headroom/cli/engine/train/training_job.h"
-
 namespace headroom::cli {
-TrainingStatus::TrainingStatus(const config::Resolved& config, std::vector<std::string> uuids)
+TrainingStatus::TrainingStatus(const config::Training& training, std::vector<std::string> uuids)
     : uuids_(std::move(uuids)) {
-  status_.what = "train " + model_name_of(config);
+  status_.what = "train " + training.short_name();
 }
 
 void TrainingStatus::begin(c10::Device device) {

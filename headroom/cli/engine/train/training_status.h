@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "headroom/config/resolved.h"
+#include "headroom/config/training.h"
 #include "headroom/train/trainer.h"
 #include "headroom/watch/job_status.h"
 
@@ -16,7 +16,7 @@ namespace headroom::cli {
 class TrainingStatus {
  public:
   // `uuids`: of the cards that the run sees, in their order.
-  TrainingStatus(const config::Resolved& config, std::vector<std::string> uuids);
+  TrainingStatus(const config::Training& training, std::vector<std::string> uuids);
 
   // Publishes that the run begins.
   void begin(c10::Device device);

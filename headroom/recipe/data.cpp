@@ -1,11 +1,10 @@
-// The datasets of `headroom train` (training_job.h).
+#include "headroom/recipe/data.h"
+
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "headroom/base/error.h"
-#include "headroom/cli/core/training_request.h"
-#include "headroom/cli/engine/train/training_job.h"
 #include "headroom/data/image_set.h"
 #include "headroom/data/masked_tokens.h"
 #include "headroom/data/synthetic.h"
@@ -14,7 +13,7 @@
 #include "headroom/model/tasks.h"
 #include "headroom/train/model_objective.h"
 
-namespace headroom::cli {
+namespace headroom::recipe {
 namespace {
 
 namespace fs = std::filesystem;
@@ -26,37 +25,35 @@ struct Sets {
   std::vector<std::string> notes = {};
 };
 
-std::int64_t side_of(const config::Resolved& config) {
-  const auto model = model_of(config).config;
-  return model::image_side(model, settings_of(config, model));
+std::int64_t side_of(const config::Training& training) {
+  return model::image_side(training.model.config, training.settings);
 }
 
-std::int64_t length_of(const config::Resolved& config) {
-  const auto model = model_of(config).config;
-  const std::int64_t length = model::sequence_length(model, settings_of(config, model));
-  model::check_sequence(model, length);
+std::int64_t length_of(const config::Training& training) {
+  const std::int64_t length = model::sequence_length(training.model.config, training.settings);
+  model::check_sequence(training.model.config, length);
   return length;
 }
 
-fs::path folder_of(const config::Resolved& config) {
-  return config.text("data_dir");
+fs::path folder_of(const config::Training& training) {
+  return training.config.text("data_dir");
 }
 
-Sets images_of(const config::Resolved& config) {
-  const std::string name = config.text("dataset");
+Sets images_of(const config::Training& training) {
+  const std::string name = training.config.text("dataset");
   const auto part = [&](Split split) -> std::shared_ptr<data::ImageSet> {
-    const data::ImageOptions options{.side = side_of(config),
+    const data::ImageOptions options{.side = side_of(training),
                                      .augment = split == Split::train,
-                                     .skip_damaged = config.yes("skip_damaged")};
-    if (name == "flowers102") return data::flowers102(folder_of(config), split, options);
-    if (name == "cub200") return data::cub200(folder_of(config), split, options);
-    return data::image_folder(folder_of(config), split, options);
+                                     .skip_damaged = training.config.yes("skip_damaged")};
+    if (name == "flowers102") return data::flowers102(folder_of(training), split, options);
+    if (name == "cub200") return data::cub200(folder_of(training), split, options);
+    return data::image_folder(folder_of(training), split, options);
   };
   const auto train = part(Split::train);
   const auto classes = static_cast<std::int64_t>(train->classes().size());
   if (classes < 2)
-    throw InputError(expectation(folder_of(config).string(), "two classes or more", "one"));
-  if (const auto asked = config.optional_whole("num_classes"); asked && *asked < classes)
+    throw InputError(expectation(folder_of(training).string(), "two classes or more", "one"));
+  if (const auto asked = training.config.optional_whole("num_classes"); asked && *asked < classes)
     throw UsageError(expectation("num_classes",
                                  "at least the " + std::to_string(classes) + " classes of " + name,
                                  std::to_string(*asked)));
@@ -71,13 +68,8 @@ Sets images_of(const config::Resolved& config) {
 
 // ---- Texts ----
 
-model::Task task_of(const config::Resolved& config) {
-  const auto model = model_of(config).config;
-  return settings_of(config, model).task.value();
-}
-
-bool has_masks(const config::Resolved& config) {
-  return task_of(config) == model::Task::masked_lm;
+bool has_masks(const config::Training& training) {
+  return training.settings.task == model::Task::masked_lm;
 }
 
 // For a masked model: the same texts with some of their tokens hidden.
@@ -94,10 +86,10 @@ std::string usual_mask_token(const std::string& type) {
                            : "mask_token_id=103, bert-base-uncased's";
 }
 
-data::MaskOptions mask_options_of(const config::Resolved& config, const data::TokenFile& file) {
-  const auto model = model_of(config).config;
+data::MaskOptions mask_options_of(const config::Training& training, const data::TokenFile& file) {
+  const model::ModelConfig& model = training.model.config;
   const std::int64_t vocabulary = model.at_least_1("vocab_size");
-  const std::optional<std::int64_t> given = config.optional_whole("mask_token_id"),
+  const std::optional<std::int64_t> given = training.config.optional_whole("mask_token_id"),
                                     id = given ? given : file.mask_token();
   if (!id)
     throw InputError(expectation(
@@ -114,15 +106,15 @@ data::MaskOptions mask_options_of(const config::Resolved& config, const data::To
   return options;
 }
 
-Sets tokens_of(const config::Resolved& config) {
-  const fs::path folder = folder_of(config);
-  data::TokenOptions options{.seq = length_of(config), .mask = config.yes("loss_mask")};
+Sets tokens_of(const config::Training& training) {
+  const fs::path folder = folder_of(training);
+  data::TokenOptions options{.seq = length_of(training), .mask = training.config.yes("loss_mask")};
   // A gpt-tiny gets the vocabulary of its data, within reason.
-  const bool is_tiny = config.text("model") == "gpt-tiny";
-  options.vocabulary = is_tiny ? 1 << 20 : model_of(config).config.at_least_1("vocab_size");
+  const bool is_tiny = training.config.text("model") == "gpt-tiny";
+  options.vocabulary = is_tiny ? 1 << 20 : training.model.config.at_least_1("vocab_size");
   const bool is_file = fs::is_regular_file(folder);
-  const fs::path train = is_file ? folder : folder / config.text("train_data");
-  const fs::path evaluation = folder / config.text("val_data");
+  const fs::path train = is_file ? folder : folder / training.config.text("train_data");
+  const fs::path evaluation = folder / training.config.text("val_data");
   Sets sets;
   const auto open = [&](const fs::path& file) {
     auto tokens = std::make_shared<data::TokenFile>(file, options);
@@ -133,16 +125,16 @@ Sets tokens_of(const config::Resolved& config) {
   const auto tokens = open(train);
   sets.train = tokens;
   if (!is_file && fs::exists(evaluation)) sets.evaluation = open(evaluation);
-  if (has_masks(config)) mask(sets, mask_options_of(config, *tokens));
+  if (has_masks(training)) mask(sets, mask_options_of(training, *tokens));
   return sets;
 }
 
-Sets synthetic_of(const config::Resolved& config) {
-  const auto seed = static_cast<std::uint64_t>(config.whole("seed"));
+Sets synthetic_of(const config::Training& training) {
+  const auto seed = static_cast<std::uint64_t>(training.config.whole("seed"));
   constexpr std::int64_t kTrain = 1024, kEvaluation = 128;
-  if (trains_on_images(config)) {
-    const std::int64_t classes = config.optional_whole("num_classes").value_or(10);
-    const data::ImageOptions image{.side = side_of(config)};
+  if (training.on_images) {
+    const std::int64_t classes = training.config.optional_whole("num_classes").value_or(10);
+    const data::ImageOptions image{.side = side_of(training)};
     return {
         data::synthetic_images({.classes = classes, .size = kTrain, .seed = seed, .image = image}),
         data::synthetic_images({.classes = classes,
@@ -152,12 +144,12 @@ Sets synthetic_of(const config::Resolved& config) {
                                 .image = image}),
         classes};
   }
-  const std::int64_t all = model_of(config).config.at_least_1("vocab_size"),
+  const std::int64_t all = training.model.config.at_least_1("vocab_size"),
                      outputs = std::min<std::int64_t>(256, all);
-  const bool masks = has_masks(config);  // then the last token is the one that hides others
+  const bool masks = has_masks(training);  // then the last token is the one that hides others
   const data::SyntheticTokens texts{
       .vocabulary = std::max<std::int64_t>(1, outputs - (masks ? 1 : 0)),
-      .seq = length_of(config),
+      .seq = length_of(training),
       .size = kTrain,
       .seed = seed};
   data::SyntheticTokens others = texts;
@@ -165,7 +157,7 @@ Sets synthetic_of(const config::Resolved& config) {
   others.split = Split::validation;
   Sets sets{data::synthetic_tokens(texts), data::synthetic_tokens(others), outputs};
   if (masks) mask(sets, {.mask_token = outputs - 1, .vocabulary = outputs});
-  if (task_of(config) == model::Task::seq2seq_lm)
+  if (training.settings.task == model::Task::seq2seq_lm)
     sets.notes.emplace_back("the targets are the inputs: the model learns to copy");
   return sets;
 }
@@ -183,21 +175,22 @@ data::Position position_from(const std::string& text) {
 
 }  // namespace
 
-TrainingData data_of(const config::Resolved& config, bool pinned) {
-  const std::string name = config.text("dataset");
-  const Sets sets = name == "synthetic" ? synthetic_of(config)
-                    : name == "tokens"  ? tokens_of(config)
-                                        : images_of(config);
-  const std::int64_t batch = config.whole("batch_size");
-  data::LoaderOptions options{.batch_size = batch * config.whole("gradient_accumulation_steps"),
-                              .shuffle = true,
-                              .seed = static_cast<std::uint64_t>(config.whole("seed")),
-                              .workers = static_cast<int>(config.whole("num_workers")),
-                              .pinned = pinned};
-  TrainingData all;
+Data data_of(const config::Training& training, bool pinned) {
+  const std::string name = training.config.text("dataset");
+  const Sets sets = name == "synthetic" ? synthetic_of(training)
+                    : name == "tokens"  ? tokens_of(training)
+                                        : images_of(training);
+  const std::int64_t batch = training.config.whole("batch_size");
+  data::LoaderOptions options{
+      .batch_size = batch * training.config.whole("gradient_accumulation_steps"),
+      .shuffle = true,
+      .seed = static_cast<std::uint64_t>(training.config.whole("seed")),
+      .workers = static_cast<int>(training.config.whole("num_workers")),
+      .pinned = pinned};
+  Data all;
   all.images = std::dynamic_pointer_cast<const data::ImageSet>(sets.train);
   all.evaluation_images = std::dynamic_pointer_cast<const data::ImageSet>(sets.evaluation);
-  all.outputs = config.optional_whole("num_classes").value_or(sets.outputs);
+  all.outputs = training.config.optional_whole("num_classes").value_or(sets.outputs);
   const std::int64_t size = sets.train->size();
   all.words = name + ": " + std::to_string(size) + " to train on";
   if (options.batch_size > size) {
@@ -206,7 +199,7 @@ TrainingData data_of(const config::Resolved& config, bool pinned) {
   }
   all.train = std::make_shared<data::Loader>(sets.train, options);
   if (sets.evaluation) {
-    options.batch_size = config.optional_whole("eval_batch_size").value_or(batch);
+    options.batch_size = training.config.optional_whole("eval_batch_size").value_or(batch);
     options.shuffle = false;
     all.evaluation = std::make_shared<data::Loader>(sets.evaluation, options);
     all.words += ", " + std::to_string(sets.evaluation->size()) + " to evaluate on";
@@ -215,12 +208,12 @@ TrainingData data_of(const config::Resolved& config, bool pinned) {
   return all;
 }
 
-train::Batches batches_of(const std::shared_ptr<data::Loader>& loader, bool images) {
+train::Batches batches_of(const std::shared_ptr<data::Loader>& loader, bool on_images) {
   return {
-      .next = [loader, images]() -> train::Tensors {
+      .next = [loader, on_images]() -> train::Tensors {
         const data::Batch batch = loader->next();
         models::Batch taken;
-        (images ? taken.pixels : taken.tokens) = batch.tensors.front();
+        (on_images ? taken.pixels : taken.tokens) = batch.tensors.front();
         taken.labels = batch.tensors.back();
         return train::tensors_of(taken);
       },
@@ -229,4 +222,4 @@ train::Batches batches_of(const std::shared_ptr<data::Loader>& loader, bool imag
       .go_to = [loader](const std::string& place) { loader->set_position(position_from(place)); }};
 }
 
-}  // namespace headroom::cli
+}  // namespace headroom::recipe

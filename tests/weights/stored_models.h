@@ -15,7 +15,9 @@
 #include "tests/models/tiny_models.h"
 #include "tests/weights/safetensors_files.h"
 
-namespace headroom::models {
+namespace headroom::weights {
+
+using namespace headroom::models;
 
 // Tensors under names that are not the model's, in floats but where told otherwise.
 struct Entry {
@@ -73,4 +75,4 @@ inline std::shared_ptr<Model> filled(const model::ModelConfig& config,
   return model;
 }
 
-}  // namespace headroom::models
+}  // namespace headroom::weights

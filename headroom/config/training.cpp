@@ -1,4 +1,4 @@
-#include "headroom/cli/core/training_request.h"
+#include "headroom/config/training.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -9,7 +9,7 @@
 #include "headroom/model/tasks.h"
 #include "headroom/plan/technique.h"
 
-namespace headroom::cli {
+namespace headroom::config {
 namespace {
 
 namespace fs = std::filesystem;
@@ -26,6 +26,8 @@ Json gpt_tiny(std::int64_t vocabulary) {
           {"bos_token_id", 0},
           {"eos_token_id", 0}};
 }
+
+constexpr std::int64_t kTinyVocabulary = 256;  // at least
 
 constexpr const char* kAdapter = "adapter_config.json";
 
@@ -75,26 +77,20 @@ model::Task task_on_texts(const model::ModelConfig& model) {
   return model::task_for(model, {});
 }
 
-}  // namespace
-
-bool trains_on_images(const config::Resolved& config) {
+bool trains_on_images(const Resolved& config, const model::NamedModel& model) {
   const std::string dataset = config.text("dataset");
   if (dataset == "flowers102" || dataset == "cub200" || dataset == "images") return true;
   if (dataset == "tokens" || config.text("model") == "gpt-tiny") return false;
-  const auto config_of_model = model::model_named(config.text("model.config")).config;
-  return model::tasks_of(config_of_model).front() == model::Task::image_classification;
+  return model::tasks_of(model.config).front() == model::Task::image_classification;
 }
 
-model::NamedModel model_of(const config::Resolved& config, std::int64_t outputs) {
-  if (config.text("model") == "gpt-tiny")
-    return {"gpt-tiny", {gpt_tiny(std::max<std::int64_t>(outputs, 256)), "gpt-tiny"}, ""};
-  model::NamedModel model = model::model_named(config.text("model.config"));
-  if (outputs > 0 && trains_on_images(config)) model.config = model.config.with_labels(outputs);
-  return model;
+model::NamedModel model_of(const Resolved& config) {
+  if (config.text("model") != "gpt-tiny") return model::model_named(config.text("model.config"));
+  return {"gpt-tiny", {gpt_tiny(kTinyVocabulary), "gpt-tiny"}, ""};
 }
 
-// The values of their keys that are not the usual ones.
-static void take_techniques(const config::Resolved& config, model::Settings& settings) {
+// The values of techniques' keys that are not the usual ones.
+void take_techniques(const Resolved& config, model::Settings& settings) {
   for (const plan::Technique& technique : plan::techniques())
     for (const plan::Key& key : technique.keys) {
       if (key.choices.empty()) {
@@ -105,11 +101,11 @@ static void take_techniques(const config::Resolved& config, model::Settings& set
     }
 }
 
-model::Settings settings_of(const config::Resolved& config, const model::ModelConfig& model) {
+model::Settings settings_of(const Resolved& config, const model::ModelConfig& model,
+                            bool on_images) {
   model::Settings settings;
   const std::string kind = config.text("model");
-  settings.task =
-      trains_on_images(config) ? model::Task::image_classification : task_on_texts(model);
+  settings.task = on_images ? model::Task::image_classification : task_on_texts(model);
   settings.batch = config.whole("batch_size");
   settings.accumulation = config.whole("gradient_accumulation_steps");
   settings.seq = config.optional_whole("seq");
@@ -128,13 +124,45 @@ model::Settings settings_of(const config::Resolved& config, const model::ModelCo
   return settings;
 }
 
-std::optional<std::string> adapter_of(const config::Resolved& config) {
+}  // namespace
+
+Training::Training(Resolved resolved)
+    : config(std::move(resolved)), model(model_of(config)), settings() {
+  on_images = trains_on_images(config, model);
+  settings = settings_of(config, model.config, on_images);
+}
+
+model::ModelConfig Training::model_for(std::int64_t outputs) const {
+  if (config.text("model") == "gpt-tiny")
+    return {gpt_tiny(std::max(outputs, kTinyVocabulary)), "gpt-tiny"};
+  return outputs > 0 && on_images ? model.config.with_labels(outputs) : model.config;
+}
+
+std::string Training::short_name() const {
+  const std::string kind = config.text("model");
+  fs::path name = kind == "gpt-tiny" ? kind : config.text("model.config");
+  if (!name.has_filename()) name = name.parent_path();  // "models/gpt/"
+  if (name.filename() == "config.json") name = name.parent_path();
+  return name.filename().string();
+}
+
+std::string Training::job() const {
+  const std::string kind = config.text("model");
+  const std::string name = kind == "gpt-tiny" ? kind : config.text("model.config");
+  const std::string what = kind == "lora"
+                               ? "adapters of rank " + std::to_string(config.whole("model.lora_r"))
+                           : kind == "linear_probe" ? "its head"
+                                                    : "all weights";
+  return name + ", " + what + ", on " + config.text("dataset");
+}
+
+std::optional<std::string> adapter_of(const Resolved& config) {
   const auto given = config.optional_text("weights");
   if (!given || !fs::exists(fs::path(*given) / kAdapter)) return {};
   return given;
 }
 
-void take_model_of_adapter(config::Resolved& config) {
+void take_model_of_adapter(Resolved& config) {
   const auto adapter = adapter_of(config);
   if (!adapter || config.is_given("model.config")) return;
   const std::string file = (fs::path(*adapter) / kAdapter).string();
@@ -147,7 +175,7 @@ void take_model_of_adapter(config::Resolved& config) {
   config.set("model.config", *base, kChosen);
 }
 
-std::optional<std::string> weights_of(const config::Resolved& config) {
+std::optional<std::string> weights_of(const Resolved& config) {
   const auto given = config.optional_text("weights");
   if (given == "random" || (!given && config.text("model") == "gpt-tiny")) return {};
   if (given && !fs::exists(*given))
@@ -167,7 +195,7 @@ std::optional<std::string> weights_of(const config::Resolved& config) {
                                   "weights=FOLDER with safetensors files, or weights=random");
 }
 
-std::string base_name_of(const config::Resolved& config) {
+std::string base_name_of(const Resolved& config) {
   std::string name = config.text("model.config");
   const auto weights = config.optional_text("weights");
   if (weights && weights != "random" && !adapter_of(config) &&
@@ -181,7 +209,28 @@ std::string base_name_of(const config::Resolved& config) {
   return fs::canonical(folder.empty() ? "." : folder).string();
 }
 
-std::vector<std::string> stand_in_for_files(config::Resolved& config) {
+void choose_dataset(Resolved& config) {
+  if (config.text("model") == "gpt-tiny") {
+    if (!config.is_given("dataset")) config.set("dataset", "synthetic", kChosen);
+    const std::string dataset = config.text("dataset");
+    if (dataset != "synthetic" && dataset != "tokens")
+      throw UsageError(expectation("dataset", "tokens or synthetic for model=gpt-tiny", dataset));
+    return;
+  }
+  if (config.text("dataset") != "tokens") return;
+  const std::string name = config.text("model.config");
+  const model::ModelConfig model = model::model_named(name).config;
+  const model::Task task = model::tasks_of(model).front();
+  if (task == model::Task::image_classification)
+    throw UsageError(expectation("dataset", "images for " + name, "tokens", "dataset=images"));
+  if (task == model::Task::seq2seq_lm)
+    throw UsageError(expectation("dataset",
+                                 "pairs of texts, which no dataset has, for " + name + " (" +
+                                     model.type() + "): it would learn to copy",
+                                 "tokens", "model.config=gpt2, or bert-base-uncased"));
+}
+
+std::vector<std::string> stand_in_for_files(Resolved& config) {
   std::vector<std::string> lines;
   const std::string dataset = config.text("dataset");
   if (dataset != "synthetic" && !config.is_given("data_dir") &&
@@ -210,14 +259,4 @@ std::vector<std::string> stand_in_for_files(config::Resolved& config) {
   return lines;
 }
 
-std::string job_of(const config::Resolved& config) {
-  const std::string kind = config.text("model");
-  const std::string name = kind == "gpt-tiny" ? kind : config.text("model.config");
-  const std::string what = kind == "lora"
-                               ? "adapters of rank " + std::to_string(config.whole("model.lora_r"))
-                           : kind == "linear_probe" ? "its head"
-                                                    : "all weights";
-  return name + ", " + what + ", on " + config.text("dataset");
-}
-
-}  // namespace headroom::cli
+}  // namespace headroom::config

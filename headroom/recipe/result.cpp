@@ -1,4 +1,4 @@
-#include "headroom/cli/engine/train/training_result.h"
+#include "headroom/recipe/result.h"
 
 #include <ATen/ATen.h>
 #include <torch/nn/module.h>
@@ -9,25 +9,23 @@
 #include <set>
 
 #include "headroom/base/file.h"
-#include "headroom/cli/core/training_folder.h"
-#include "headroom/cli/core/training_request.h"
 #include "headroom/model/tasks.h"
 #include "headroom/weights/adapter_files.h"
 #include "headroom/weights/safetensors.h"
 
-namespace headroom::cli {
+namespace headroom::recipe {
 namespace {
 
 namespace fs = std::filesystem;
 
-std::string name_of(std::int64_t label, const TrainingData& data) {
+std::string name_of(std::int64_t label, const Data& data) {
   const auto i = static_cast<std::size_t>(label);
   return data.images && i < data.images->classes().size() ? data.images->classes()[i]
                                                           : "LABEL_" + std::to_string(label);
 }
 
 // transformers' config.json.
-Json config_of(const models::Model& model, const TrainingData& data) {
+Json config_of(const models::Model& model, const Data& data) {
   Json file = model.config().file();
   const model::Task task = model.task();
   for (const char* key : {"torch_dtype", "quantization_config", "num_labels", "_name_or_path"})
@@ -63,7 +61,7 @@ Json preprocessor_of(const data::ImageOptions& images) {
           {"image_std", images.deviation}};
 }
 
-void describe_images(const fs::path& folder, const TrainingData& data) {
+void describe_images(const fs::path& folder, const Data& data) {
   if (data.images)
     write_file_atomically(folder / "preprocessor_config.json",
                           preprocessor_of(data.images->options()).dump(1) + "\n");
@@ -84,10 +82,9 @@ const char* peft_task(model::Task task) {
 
 // With the config of the model that it adapts: the number and names of classes are the run's, not
 // the base's.
-void save_adapter(TrainingJob& job, const TrainingData& data, const config::Resolved& config,
-                  const fs::path& folder) {
-  models::Model& model = *job.model;
-  weights::AdapterInfo info{.base_model = base_name_of(config),
+void save_adapter(models::Model& model, const nn::Lora& lora, const Data& data,
+                  const config::Resolved& config, const fs::path& folder) {
+  weights::AdapterInfo info{.base_model = config::base_name_of(config),
                             .task_type = peft_task(model.task()),
                             .base_class = model::architecture_of(model.config(), model.task())};
   std::set<std::string> heads;
@@ -97,26 +94,28 @@ void save_adapter(TrainingJob& job, const TrainingData& data, const config::Reso
       info.parameters.emplace_back(parameter.key(), parameter->detach());
     }
   info.modules.assign(heads.begin(), heads.end());
-  weights::save_adapter(*job.lora, folder, info);
+  weights::save_adapter(lora, folder, info);
   write_file_atomically(folder / "config.json", config_of(model, data).dump(1) + "\n");
 }
 
 }  // namespace
 
-std::string save_result(TrainingJob& job, const TrainingData& data,
-                        const config::Resolved& config) {
-  const fs::path folder = fs::path(config.text("out")) / result_name(config);
-  if (job.lora) {
-    save_adapter(job, data, config, folder);
+void save(models::Model& model, const std::optional<nn::Lora>& lora, const Data& data,
+          const config::Resolved& config, const fs::path& folder) {
+  if (lora) {
+    save_adapter(model, *lora, data, config, folder);
   } else {
-    weights::save(*job.model, folder);
-    write_file_atomically(folder / "config.json", config_of(*job.model, data).dump(1) + "\n");
+    weights::save(model, folder);
+    write_file_atomically(folder / "config.json", config_of(model, data).dump(1) + "\n");
   }
   describe_images(folder, data);
-  return folder.string();
 }
 
-Json predictions_of(const train::Evaluated& result, const TrainingData& data) {
+void save(const Recipe& recipe, const fs::path& folder) {
+  save(*recipe.model, recipe.lora, recipe.data, recipe.training.config, folder);
+}
+
+Json predictions_of(const train::Evaluated& result, const Data& data) {
   if (result.predictions.empty()) return {};
   Json all = Json::array();
   for (std::size_t row = 0; row < result.predictions.size(); ++row) {
@@ -135,4 +134,4 @@ Json predictions_of(const train::Evaluated& result, const TrainingData& data) {
   return all;
 }
 
-}  // namespace headroom::cli
+}  // namespace headroom::recipe

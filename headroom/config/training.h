@@ -1,0 +1,57 @@
+// What a training configuration means: its model, looked up once, and the settings of its step as
+// `headroom estimate` has them.
+//
+//   const Training training(resolve(training_keys(), {.overrides = {"model=gpt-tiny"}}));
+//   training.model.name;       // "gpt-tiny"
+//   training.settings.batch;   // 32
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "headroom/config/resolved.h"
+#include "headroom/model/model_catalogue.h"
+#include "headroom/model/run_settings.h"
+
+namespace headroom::config {
+
+// The origin of a value that neither a person nor a default gave.
+inline constexpr const char* kChosen = "chosen by headroom train";
+
+struct Training {
+  // Throws UsageError and InputError for a model that does not exist, and for keys that contradict
+  // each other.
+  explicit Training(Resolved resolved);
+
+  Resolved config;
+  bool on_images = false;   // the data are images, and the model classifies them
+  model::NamedModel model;  // that `model` and `model.config` name
+  model::Settings settings;
+
+  // The model for data with so many classes, or with so many tokens for a gpt-tiny; 0: not known.
+  [[nodiscard]] model::ModelConfig model_for(std::int64_t outputs) const;
+  // "gpt2"; of a model in a folder, the folder's name.
+  [[nodiscard]] std::string short_name() const;
+  // In words: "vit-base, adapters of rank 8, on flowers102".
+  [[nodiscard]] std::string job() const;
+};
+
+// The adapter that `weights` names, if it names one.
+[[nodiscard]] std::optional<std::string> adapter_of(const Resolved& config);
+// The weights that the configuration names; std::nullopt: random ones. Throws InputError if they
+// are missing. Of an adapter in peft's form those of the model below it.
+[[nodiscard]] std::optional<std::string> weights_of(const Resolved& config);
+// What other programs call the model: a folder with its config.json, or its name on the hub.
+[[nodiscard]] std::string base_name_of(const Resolved& config);
+
+// If `weights` names an adapter, the model is the adapter's, unless the configuration names one.
+// Throws InputError if the adapter does not name its model.
+void take_model_of_adapter(Resolved& config);
+// gpt-tiny has a dataset of its own. Throws UsageError for data that the model cannot learn from.
+void choose_dataset(Resolved& config);
+// A dry run looks at no weight and no example: replaces those that are not given and not there, and
+// returns a sentence for each.
+[[nodiscard]] std::vector<std::string> stand_in_for_files(Resolved& config);
+
+}  // namespace headroom::config

@@ -1,0 +1,73 @@
+#include "headroom/recipe/model.h"
+
+#include <ATen/ATen.h>
+#include <torch/nn/module.h>
+
+#include "headroom/nn/freeze.h"
+
+namespace headroom::recipe {
+namespace {
+
+using model::Settings;
+
+// Then it is trained beside adapters: the head is new, as after from_pretrained.
+bool has_new_head(const models::Model& model) {
+  return model.task() == model::Task::sequence_classification ||
+         model.task() == model::Task::image_classification;
+}
+
+nn::LoraOptions usual_adapters(const Settings& settings) {
+  nn::LoraOptions options{.rank = settings.lora_rank,
+                          .alpha = 2 * static_cast<double>(settings.lora_rank),
+                          .float32 = false};
+  if (!settings.lora_targets.empty()) options.targets = settings.lora_targets;
+  return options;
+}
+
+}  // namespace
+
+std::shared_ptr<models::Model> build_model(const model::ModelConfig& config,
+                                           const Settings& settings) {
+  models::Settings of;
+  of.task = settings.task;
+  of.attention = settings.attention;
+  of.transformers = settings.transformers;
+  of.use_cache = settings.use_cache;
+  of.loss_chunk = settings.loss_chunk;
+  of.fused_loss = settings.loss == model::LossForm::fused;
+  if (settings.checkpoint_every > 0)
+    of.checkpointing = {.how = settings.checkpointing_kind == model::CheckpointingKind::reentrant
+                                   ? nn::Recompute::reentrant
+                                   : nn::Recompute::nonreentrant,
+                        .every = static_cast<int>(settings.checkpoint_every)};
+  return models::build(config, of);
+}
+
+std::optional<nn::Lora> choose_what_is_trained(models::Model& model, const Settings& settings,
+                                               const TrainedParts& parts) {
+  torch::nn::Module& module = model.module();
+  const bool asks_inputs = parts.input_gradients && settings.checkpoint_every > 0;
+  if (settings.lora_rank > 0) {
+    nn::Lora lora = nn::add_lora(module, parts.lora ? *parts.lora : usual_adapters(settings));
+    if (settings.freeze_backbone || has_new_head(model)) nn::train_heads(module);
+    if (asks_inputs) nn::require_input_gradients(module);
+    return lora;
+  }
+  if (settings.freeze_backbone) {
+    nn::freeze_all_but_heads(module);
+    // transformers 5 does this where it enables checkpointing.
+    const bool of_tokens = model.task() != model::Task::image_classification;
+    if (asks_inputs && of_tokens && settings.transformers == model::Transformers::v5)
+      nn::require_input_gradients(module);
+  }
+  return {};
+}
+
+std::vector<at::Tensor> trained(torch::nn::Module& module) {
+  std::vector<at::Tensor> all;
+  for (const at::Tensor& parameter : module.parameters())
+    if (parameter.requires_grad()) all.push_back(parameter);
+  return all;
+}
+
+}  // namespace headroom::recipe

@@ -1,0 +1,77 @@
+// What `headroom train` trains, for your own loop: a model with its weights, what of it is trained,
+// the optimizer, the data and the settings of a step, all from the keys of a training.
+//
+//   const recipe::Recipe recipe = recipe::make({"model=lora", "dataset=flowers102"}, device);
+//   train::Step step(recipe.model->module(), *recipe.optimizer, recipe.objective, recipe.step);
+//   for (int i = 0; i < 10; ++i) say(step.run(recipe.batches.next()).loss());
+//   recipe::save(recipe, "adapter");
+//
+// The weights are those of `headroom train` with these keys after as many steps, to the bit.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "headroom/config/training.h"
+#include "headroom/models/model.h"
+#include "headroom/nn/lora.h"
+#include "headroom/optim/optimizer.h"
+#include "headroom/recipe/data.h"
+#include "headroom/train/batches.h"
+#include "headroom/train/objective.h"
+#include "headroom/train/step_options.h"
+
+namespace headroom::recipe {
+
+// A model that is ready to be trained.
+struct Model {
+  std::shared_ptr<models::Model> model;
+  std::optional<nn::Lora> lora;
+  std::unique_ptr<optim::Optimizer> optimizer;
+  std::string words;  // "llama, 8.03 B parameters, 3.4 M of them trained"
+};
+
+struct ModelOptions {
+  std::int64_t outputs = 0;  // of the data: classes, or tokens; 0: not known
+  // False for a run that goes on: its weights come from a checkpoint.
+  bool reads_weights = true;
+  std::function<void(std::string_view)> say = [](std::string_view) {};  // a line at each milestone
+};
+
+// Sets the seed. Runs again from its start if memory runs out on the way, with the same random
+// numbers. Throws InputError for weights that are missing.
+[[nodiscard]] Model model_of(const config::Training& training, c10::Device device,
+                             const ModelOptions& options = {});
+
+// How many steps the training has: its epochs, or `steps` if that is less.
+[[nodiscard]] std::int64_t steps_of(const config::Resolved& config, const data::Loader& loader);
+// Settings of a step in a training of so many steps.
+[[nodiscard]] train::StepOptions step_options_of(const config::Resolved& config,
+                                                 std::int64_t steps);
+
+// All of it at once.
+struct Recipe {
+  config::Training training;
+  Data data;
+  std::shared_ptr<models::Model> model;
+  std::optional<nn::Lora> lora;
+  std::unique_ptr<optim::Optimizer> optimizer;
+  train::Objective objective;
+  train::Batches batches;
+  std::int64_t steps = 0;  // of the whole training
+  train::StepOptions step;
+};
+
+[[nodiscard]] Recipe make(const config::Training& training, c10::Device device);
+// `settings`: "key=value", as on the command line.
+[[nodiscard]] Recipe make(const std::vector<std::string>& settings, c10::Device device);
+
+}  // namespace headroom::recipe
