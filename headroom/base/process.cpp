@@ -38,6 +38,11 @@ WallTime boot_time(const std::filesystem::path& proc) {
 
 }  // namespace
 
+std::filesystem::path own_folder() {
+  std::error_code error;
+  return std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
+}
+
 std::string user_name(uid_t uid) {
   // A screen asks a hundred times a second for the same few names.
   static std::mutex guard;

@@ -68,6 +68,9 @@ class ProcessTable {
 
 [[nodiscard]] ProcessIdentity this_process();
 
+// The folder of this program.
+[[nodiscard]] std::filesystem::path own_folder();
+
 // The user's name, or its number if the name is unknown. The lookup may ask a server.
 [[nodiscard]] std::string user_name(uid_t uid);
 

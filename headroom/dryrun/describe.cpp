@@ -32,12 +32,6 @@ void verdict(std::ostream& out, const trace::Report& report) {
 
 }  // namespace
 
-std::string warning_of(const trace::Report& report) {
-  if (report.decided_by_unknown == 0) return {};
-  return "The step may have branched on unknown values: it read " +
-         std::to_string(report.decided_by_unknown) + " of them, each as zero.";
-}
-
 std::string describe(const trace::Report& report, const DescribeOptions& options) {
   std::ostringstream out;
   verdict(out, report);

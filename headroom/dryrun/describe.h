@@ -12,10 +12,7 @@ struct DescribeOptions {
   std::size_t tensors = 5;  // largest tensors at the peak to name
 };
 
-// One sentence if the step may have branched on unknown values; else empty.
-[[nodiscard]] std::string warning_of(const trace::Report& report);
-
-// The report as text; the warning follows the verdict.
+// The report as text; trace::warning_of() follows the verdict.
 [[nodiscard]] std::string describe(const trace::Report& report,
                                    const DescribeOptions& options = {});
 

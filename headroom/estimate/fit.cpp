@@ -74,13 +74,14 @@ Json or_null(const std::optional<Number>& number) {
   return number ? Json(*number) : Json();
 }
 
-Json found_to_json(const Largest& found, Bytes context = {}) {
+// ---- From a child process ----
+
+Json found_to_json(const Largest& found) {
   Json probes = Json::array();
   for (const Probe& probe : found.probes)
     probes.push_back({{"batch", probe.size},
                       {"fits", probe.fits},
-                      {"peak_reserved_bytes", probe.peak_reserved.count},
-                      {"peak_process_bytes", (probe.peak_reserved + context).count}});
+                      {"peak_reserved_bytes", probe.peak_reserved.count}});
   return {{"max_batch", or_null(found.size)},
           {"recommended_batch", or_null(found.recommended)},
           {"capped", found.capped},
@@ -154,23 +155,21 @@ FitResult fit(const model::NamedModel& model, const Settings& settings,
   return fit(model, settings, *smallest, options);
 }
 
-Json to_json(const FitResult& result) {
-  const gpu::SimulatedCard& card = result.card;
-  Json json = {{"schema", 1},
-               {"method", "dry-run"},
-               {"model", {{"name", result.model}}},
-               {"settings", model::to_json(result.settings)},
-               {"device",
-                {{"name", card.name},
-                 {"total_bytes", card.total.count},
-                 {"usable_bytes", (card.total - card.reserved).count}}},
-               {"over", result.over == Over::batch ? "batch" : "seq"}};
-  json.update(found_to_json(result.found, result.context()));
-  if (result.over == Over::batch) return json;
-  json["max_seq"] = json["max_batch"];
-  json["recommended_seq"] = json["recommended_batch"];
-  for (Json& probe : json["probes"]) probe["seq"] = probe["batch"];
-  return json;
+answer::Fit answer_of(const FitResult& result) {
+  answer::Fit fit{.model = result.model,
+                  .settings = result.settings,
+                  .card = result.card,
+                  .over = result.over,
+                  .size = result.found.size,
+                  .recommended = result.found.recommended,
+                  .capped = result.found.capped,
+                  .is_proven = result.found.is_proven};
+  for (const Probe& probe : result.found.probes)
+    fit.tried.push_back({.size = probe.size,
+                         .fits = probe.fits,
+                         .process = probe.peak_reserved + result.context(),
+                         .reserved = probe.peak_reserved});
+  return fit;
 }
 
 }  // namespace headroom::estimate

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "headroom/allocator/settings.h"
-#include "headroom/base/json.h"
+#include "headroom/answer/fit.h"
 #include "headroom/estimate/largest.h"
 #include "headroom/gpu/simulated.h"
 #include "headroom/model/model_catalogue.h"
@@ -24,7 +24,7 @@
 
 namespace headroom::estimate {
 
-enum class Over { batch, seq };
+using answer::Over;
 
 struct FitOptions {
   Over over = Over::batch;  // seq: with the batch of the settings
@@ -61,9 +61,7 @@ struct FitResult {
                             const std::vector<gpu::SimulatedCard>& cards,
                             const FitOptions& options = {});
 
-// The document of `headroom fit --json`. `max_batch`, `recommended_batch` and the probes' `batch`
-// hold the searched size; a sequence search adds the same numbers as `max_seq`, `recommended_seq`
-// and `seq`.
-[[nodiscard]] Json to_json(const FitResult& result);
+// The answer of `headroom fit`, without notes and advice.
+[[nodiscard]] answer::Fit answer_of(const FitResult& result);
 
 }  // namespace headroom::estimate

@@ -7,14 +7,10 @@
 //   }, card);
 //   found.size;   // 12: a step of 12 was run on this card and fits, one of 13 does not
 //
-// The search runs a small size first, then a size near the answer, guessed from the memory that the
-// first run kept alive. The requests of these two predict all other sizes
-// (request_predictor.h), and each further run corrects the prediction. Most searches end
-// with the fourth run.
-//
-// Fitting is not quite monotonic: a larger step may leave the allocator fewer gaps. The answer is a
-// size that fits while the next one does not. If a prediction says that one of the next sixteen
-// sizes fits again, the search tries the largest of these with the remaining probes.
+// The search (plan/largest.h) runs a small size first, then a size near the answer, guessed from the
+// memory that the first run kept alive. The requests of these two predict all other sizes
+// (request_predictor.h), and each further run corrects the prediction. Most searches end with the
+// fourth run.
 #pragma once
 
 #include <cstdint>

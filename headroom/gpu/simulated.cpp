@@ -152,10 +152,14 @@ class SimulatedSource : public CardSource {
 
 }  // namespace
 
+Bytes usable(const SimulatedCard& card) {
+  return card.total - card.reserved;
+}
+
 Bytes room_of(const SimulatedCard& card) {
   const DeviceProfile* profile = find_profile(card.profile);
   const Bytes context = profile != nullptr ? profile->context.value_or(Bytes{}) : Bytes{};
-  return card.total - card.reserved - context;
+  return usable(card) - context;
 }
 
 SimulatedBox parse_simulated(std::string_view spec) {

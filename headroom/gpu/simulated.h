@@ -27,6 +27,8 @@ struct SimulatedCard {
   bool operator==(const SimulatedCard&) const = default;
 };
 
+// Memory that processes can fill together: without the driver's share.
+[[nodiscard]] Bytes usable(const SimulatedCard& card);
 // Memory that one process can allocate on an otherwise empty card: without the driver's share and
 // without the CUDA context of the process itself.
 [[nodiscard]] Bytes room_of(const SimulatedCard& card);

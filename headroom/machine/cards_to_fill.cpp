@@ -23,10 +23,6 @@ gpu::SimulatedCard fillable(const gpu::Card& card) {
 
 }  // namespace
 
-Bytes usable(const gpu::SimulatedCard& card) {
-  return card.total - card.reserved;
-}
-
 const gpu::DeviceProfile* profile_of(const gpu::Card& card) {
   if (const auto* known = gpu::find_card(card.name)) return gpu::find_profile(known->profile);
   if (!card.capability) return nullptr;
@@ -46,7 +42,7 @@ std::vector<gpu::SimulatedCard> cards_to_fill(const std::string& gpus) {
   }
   const auto freest = std::max_element(
       cards.begin(), cards.end(),
-      [](const auto& one, const auto& other) { return usable(one) < usable(other); });
+      [](const auto& one, const auto& other) { return gpu::usable(one) < gpu::usable(other); });
   if (freest == cards.end()) return {};
   return {*freest};
 }

@@ -18,9 +18,6 @@ namespace headroom::machine {
 // The cards of all texts; an empty list counts as one empty text.
 [[nodiscard]] std::vector<gpu::SimulatedCard> cards_to_fill(const std::vector<std::string>& gpus);
 
-// Memory that a run may fill.
-[[nodiscard]] Bytes usable(const gpu::SimulatedCard& card);
-
 // The profile of the card's chip; null if unknown.
 [[nodiscard]] const gpu::DeviceProfile* profile_of(const gpu::Card& card);
 

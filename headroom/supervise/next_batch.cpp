@@ -1,11 +1,14 @@
 #include "headroom/supervise/next_batch.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <map>
 
 #include "headroom/base/error.h"
 #include "headroom/edit/knobs.h"
+#include "headroom/plan/largest.h"
 
 namespace headroom::supervise {
 namespace {
@@ -17,10 +20,6 @@ constexpr double kOfLine = 0.95, kOfRatio = 0.9;
 // At most this share of the last batch after so many misses, because the figures were wrong (after
 // the first miss there are none yet). With them 4096 becomes 1 in 8 tries.
 constexpr std::array kShareAfterMisses{1.0, 0.5, 0.5, 0.25, 0.125, 0.0625, 0.03125};
-
-struct Line {
-  double fixed = 0, per_sample = 0;
-};
 
 struct Aim {
   double batch = 0;
@@ -34,46 +33,41 @@ double number(long long n) {
 // ---- From figures ----
 
 // A lower bound of what the batch needs, if the try shows one.
-std::optional<double> need_of(const Try& one) {
-  if (!one.peak) return {};
-  if (!one.out_of_memory()) return number(one.peak->count);
+std::optional<Bytes> need_of(const Try& one) {
+  if (!one.peak || !one.out_of_memory()) return one.peak;
   const auto& asked = one.judgement.asked;
   if (!asked || !one.limit || one.limit->count <= 0) return {};
   const double need = number(one.peak->count) + number(asked->count);
   // The sum is within the limit: sampling missed the peak, or the memory was fragmented.
   if (need <= number(one.limit->count)) return {};
-  return need;
+  return Bytes{static_cast<std::int64_t>(std::min(need, 9e18))};
 }
 
-std::map<long long, double> needs(const std::vector<Try>& tries) {
-  std::map<long long, double> most;
-  for (const Try& one : tries) {
+plan::Needs needs(const std::vector<Try>& tries) {
+  plan::Needs most;
+  for (const Try& one : tries)
     if (const auto need = need_of(one)) most[*one.batch] = std::max(most[*one.batch], *need);
-  }
   return most;
 }
 
-// A line through the two smallest batches, which are nearest to the next one. Nothing if it falls
-// or begins below zero, which memory does not do.
-std::optional<Line> line_of(const std::map<long long, double>& needs) {
-  if (needs.size() < 2) return {};
-  const auto& [low, need_low] = *needs.begin();
-  const auto& [high, need_high] = *std::next(needs.begin());
-  const double slope = (need_high - need_low) / number(high - low);
-  const double fixed = need_low - slope * number(low);
-  if (slope <= 0 || fixed < -0.05 * need_low) return {};
-  return Line{std::max(fixed, 0.0), slope};
+// Through the two smallest batches, which are nearest to the next one. std::nullopt if it begins
+// below zero, which memory does not do.
+std::optional<plan::Line> line_of(const plan::Needs& needs) {
+  std::optional<plan::Line> line = plan::line_of_smallest(needs);
+  if (!line || line->fixed < -0.05 * number(needs.begin()->second.count)) return {};
+  line->fixed = std::max(line->fixed, 0.0);
+  return line;
 }
 
 std::string gib(double bytes) {
   return to_string(Bytes(static_cast<std::int64_t>(bytes)));
 }
 
-// The number of samples that fit according to the line. Empty if not even one fits, because then
-// the figures are wrong.
-std::optional<double> room_on(const std::optional<Line>& line, double limit) {
-  if (!line || line->fixed + line->per_sample > limit) return {};
-  return (limit - line->fixed) / line->per_sample;
+// The number of samples that fit by the line. std::nullopt if not even one does: then the figures
+// are wrong.
+std::optional<double> room_on(const std::optional<plan::Line>& line, Bytes limit) {
+  if (!line || line->size_at(limit) < 1) return {};
+  return line->size_at(limit);
 }
 
 // ---- Divisors ----
@@ -131,15 +125,15 @@ Aim by_figures(const std::vector<Try>& tries) {
   const auto need = need_of(last);
   if (!need)
     return {half, "no memory figures found, so at most half of " + std::to_string(*last.batch)};
-  const double limit = number(last.limit->count);
-  Aim aim{kOfRatio * number(*last.batch) * limit / *need,
-          "batch " + std::to_string(*last.batch) + " needs at least " + gib(*need) + ", and " +
-              gib(limit) + " may be used"};
+  const Bytes limit = *last.limit;
+  Aim aim{kOfRatio * number(*last.batch) * ratio(limit, *need),
+          fmt::format("batch {} needs at least {}, and {} may be used", *last.batch,
+                      to_string(*need), to_string(limit))};
   const auto line = line_of(known);
   if (const auto room = room_on(line, limit); room && kOfLine * *room < aim.batch)
-    aim = {kOfLine * *room, "from " + std::to_string(known.size()) + " tries: " + gib(line->fixed) +
-                                " plus " + gib(line->per_sample) + " per sample, and " +
-                                gib(limit) + " may be used"};
+    aim = {kOfLine * *room, fmt::format("from {} tries: {} plus {} per sample, and {} may be used",
+                                        known.size(), gib(line->fixed), gib(line->per_size),
+                                        to_string(limit))};
   return aim;
 }
 
@@ -150,7 +144,7 @@ Aim aim_for(const std::vector<Try>& tries) {
   const Try& last = tries.back();
   Aim aim = by_figures(tries);
   const bool line_is_new = misses == 2 && need_of(last) &&
-                           room_on(line_of(needs(tries)), number(last.limit->count)).has_value();
+                           room_on(line_of(needs(tries)), *last.limit).has_value();
   if (line_is_new) return aim;
   const double share = kShareAfterMisses[std::min(misses, kShareAfterMisses.size()) - 1];
   if (const double most = share * number(*last.batch); most < aim.batch)

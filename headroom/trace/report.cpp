@@ -59,6 +59,12 @@ Json to_json(const Peak& peak) {
           {"step", peak.step}};
 }
 
+std::string warning_of(const Report& report) {
+  if (report.decided_by_unknown == 0) return {};
+  return "The step may have branched on unknown values: it read " +
+         std::to_string(report.decided_by_unknown) + " of them, each as zero.";
+}
+
 Json figures_json(const Report& report) {
   Json json;
   json["peak"] = to_json(report.peak);

@@ -136,6 +136,9 @@ struct Report {
   [[nodiscard]] bool fits() const { return !out_of_memory; }
 };
 
+// A sentence about values that the step read without knowing them; empty if it read none.
+[[nodiscard]] std::string warning_of(const Report& report);
+
 [[nodiscard]] Json to_json(const Peak& peak);
 // The figures that a forecast fills: the peak, its parts, the modules and the steps.
 [[nodiscard]] Json figures_json(const Report& report);

@@ -159,7 +159,7 @@ TEST(Fit, SaysTheLargestBatchWithItsNeighbourAndTenPercentLess) {
       fit(model::model_named("gpt2"), short_rows(), dryrun::card_for("RTX 4090"));
   const std::int64_t size = result.found.size.value();
   EXPECT_EQ(result.found.recommended, size * 9 / 10);
-  const Json json = to_json(result);
+  const Json json = to_json(answer_of(result));
   EXPECT_EQ(json.at("max_batch"), size);
   EXPECT_EQ(json.at("recommended_batch"), size * 9 / 10);
   EXPECT_EQ(json.at("capped"), false);
@@ -188,7 +188,7 @@ TEST(Fit, SaysHowMuchABatchThatDoesNotFitNeeds) {
 TEST(Fit, IsNothingWhenTheSmallestBatchDoesNotFit) {
   const FitResult result = fit(model::model_named("gpt2"), short_rows(), dryrun::card_for("1GiB"));
   EXPECT_EQ(result.found.size, std::nullopt);
-  const Json json = to_json(result);
+  const Json json = to_json(answer_of(result));
   EXPECT_TRUE(json.at("max_batch").is_null());
   EXPECT_TRUE(json.at("recommended_batch").is_null());
 }
@@ -237,7 +237,7 @@ TEST(FitOverLengths, EndsWhereTheModelsPositionsDo) {
       fit(model::model_named("gpt2"), {}, dryrun::card_for("RTX 4090"), {.over = Over::seq});
   EXPECT_EQ(gpt2.found.size, 1024);
   EXPECT_TRUE(gpt2.found.capped);
-  EXPECT_EQ(to_json(gpt2).at("max_seq"), 1024);
+  EXPECT_EQ(to_json(answer_of(gpt2)).at("max_seq"), 1024);
 }
 
 TEST(FitOverLengths, IsRefusedForImages) {

@@ -198,13 +198,8 @@ class InTheCommand(unittest.TestCase):
                                     spec=lambda card: card["name"],
                                     make=lambda *_: self.fail("the step was made"))
         with self.assertRaisesRegex(headroom.UsageError, "sort_by"):
-            command.profile(run, None)
+            command.profile(run)
         self.assertFalse(os.path.exists("no.json"))
-
-    def test_says_one_step_and_two_steps(self):
-        for steps, text in ((1, "net: 1 step on RTX 4090\n\n"), (2, "net: 2 steps on RTX 4090\n\n")):
-            document = {"model": {"name": "net"}, "steps": steps, "notes": [], "fits": True}
-            self.assertEqual(command.profile_text(document, {"name": "RTX 4090"}), text)
 
 
 class OnASimulatedCard(unittest.TestCase):

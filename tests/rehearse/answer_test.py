@@ -124,7 +124,7 @@ class Answer(Rehearsed):
         text = " ".join(self.rehearsed(program).stdout.split())
         self.assertEqual(text.count("of the mask is true"), 1)
         self.assertIn("(6 times, most often index.Tensor in train.py:7)", text)
-        self.assertIn("--assume-true 0,1 tells how much", text)
+        self.assertIn("--assume-true 0,1 shows how much", text)
 
     def test_an_installed_trainer_has_lines_too(self):
         package = self.folder / "site-packages" / "trainer"
@@ -257,8 +257,8 @@ class Answer(Rehearsed):
                               check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertNotIn("Traceback", done.stderr)
-        self.assertIn("too much", done.stdout)
-        self.assertIn("to spare", done.stdout)
+        self.assertIn("Largest batch", done.stdout)
+        self.assertIn("iB  does not fit", done.stdout)
 
     def test_mistakes_are_answered_with_what_was_meant(self):
         for options, words in ((("--fit",), "expected --map beside it"), (("--map", "-b=batch"), "expected --fit beside it")):

@@ -4,7 +4,6 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "headroom/cli/core/policy.h"
 #include "headroom/forecast/closed_form.h"
 #include "headroom/gpu/simulated_json.h"
 #include "headroom/machine/cards_to_fill.h"
@@ -12,6 +11,7 @@
 #include "headroom/model/meaning.h"
 #include "headroom/model/model_catalogue.h"
 #include "headroom/model/positions.h"
+#include "headroom/plan/decide.h"
 
 namespace headroom::cli {
 namespace {
@@ -48,7 +48,7 @@ ResolvedRequest::ResolvedRequest(const ModelRequest& request)
     : model(request.model),
       settings(request.settings.settings()),
       cards(machine::cards_to_fill(request.gpus)) {
-  Decided decided = decide(model, settings, cards);
+  plan::Decided decided = plan::decide(model, settings, cards);
   model = std::move(decided.model);
   settings = std::move(decided.settings);
   decision = std::move(decided.why);

@@ -1,86 +1,18 @@
 #include "headroom/cli/core/python_step.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstdlib>
-#include <cstring>
-#include <filesystem>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <vector>
 
+#include "headroom/answer/words.h"
 #include "headroom/base/error.h"
 #include "headroom/base/file.h"
-#include "headroom/base/process.h"
-#include "headroom/base/text.h"
-#include "headroom/cli/core/start_engine.h"
+#include "headroom/cli/core/terminal.h"
 #include "headroom/gpu/simulated_json.h"
+#include "headroom/job/job.h"
 #include "headroom/machine/cards_to_fill.h"
+#include "headroom/rehearse/python.h"
 
 namespace headroom::cli {
-namespace {
-
-namespace fs = std::filesystem;
-
-struct Candidate {
-  std::string python, where;
-};
-// HEADROOM_PYTHON alone if set; else the active environment's, the one beside this program, and the
-// first in PATH.
-std::vector<Candidate> pythons() {
-  if (const auto named = environment("HEADROOM_PYTHON"); named && !named->empty())
-    return {{*named, "HEADROOM_PYTHON"}};
-  std::vector<Candidate> all;
-  if (const auto venv = environment("VIRTUAL_ENV"))
-    all.push_back({*venv + "/bin/python3", "VIRTUAL_ENV"});
-  all.push_back({(own_folder() / "python3").string(), "beside this program"});
-  all.push_back({"python3", "in PATH"});
-  return all;
-}
-
-[[noreturn]] void refuse_without_python(const std::string& wanted) {
-  std::vector<std::string> looked_at;
-  for (const auto& [python, where] : pythons()) looked_at.push_back(python + " (" + where + ")");
-  throw UnavailableError(
-      expectation("headroom", wanted + " as one of " + join(looked_at, ", "), "none",
-                  "pip install of the wheel into one, or HEADROOM_PYTHON=.../python3"));
-}
-
-// Finds a package that was built but not installed: build/python beside build/bin.
-void find_built_package() {
-  std::error_code error;
-  const fs::path built = own_folder() / "../python";
-  if (!fs::exists(built / "headroom/__init__.py", error)) return;
-  const std::string before = environment("PYTHONPATH").value_or("");
-  ::setenv(
-      "PYTHONPATH",
-      (fs::weakly_canonical(built, error).string() + (before.empty() ? "" : ":" + before)).c_str(),
-      1);
-}
-
-bool has_package(const std::string& python) {
-  constexpr const char* kAsk =
-      "import importlib.util as u, sys; "
-      "sys.exit(not (u.find_spec('torch') and u.find_spec('headroom')))";
-  return run_command({python, "-c", kAsk}, Seconds(20)).exit_code == 0;
-}
-
-}  // namespace
-
-std::filesystem::path python_package() {
-  std::error_code error;
-  const fs::path built = own_folder() / "../python/headroom";
-  if (fs::exists(built / "__init__.py", error)) return fs::weakly_canonical(built, error);
-  constexpr const char* kWhere =
-      "import importlib.util as u; print(u.find_spec('headroom').submodule_search_locations[0])";
-  for (const auto& [python, where] : pythons()) {
-    const CommandResult answer = run_command({python, "-c", kWhere}, Seconds(20));
-    if (answer.exit_code == 0) return std::string(trim(answer.out));
-  }
-  refuse_without_python("a Python with headroom");
-}
 
 bool is_python_step(const std::string& model) {
   if (model.ends_with(".py"))
@@ -118,15 +50,118 @@ Json python_request(const ModelRequest& request, const std::vector<std::string>&
   return json;
 }
 
-void become_python(const std::string& what, const Json& request) {
-  find_built_package();
-  for (const auto& [python, where] : pythons()) {
-    if (!has_package(python)) continue;
-    std::vector<std::string> words{python, "-m", "headroom.command", what, to_line(request)};
-    ::execvp(words[0].c_str(), pointers_to(words).data());
-    throw UnavailableError("headroom", python + " cannot be started: " + std::strerror(errno));
+PythonStep::PythonStep(const std::string& what, Json request, bool quiet)
+    : request_(std::move(request)) {
+  const rehearse::Python python = rehearse::python_with_package();
+  request_["folder"] = folder_.path().string();
+  std::vector<std::string> command{python.program, "-m", "headroom.command", what,
+                                   to_line(request_)};
+  if (quiet) command = rehearse::with_output_in(folder_.path() / "output", command);
+  job::Job job({.command = command,
+                .environment = python.environment,
+                .output_to_error = true});
+  const job::JobEnd end = job.run(Seconds(0), {});
+  if (!end.started) throw UnavailableError(python.program, end.not_started);
+  exit_code_ = end.exit_code;
+  if (exit_code_ == kOk)
+    found_ = parse_json(read_file(folder_.path() / "found.json").value_or(""),
+                        "the figures of a step in Python");
+}
+
+std::vector<gpu::SimulatedCard> PythonStep::cards() const {
+  std::vector<gpu::SimulatedCard> cards;
+  for (const Json& card : request_.at("cards")) cards.push_back(gpu::card_from_json(card));
+  return cards;
+}
+
+answer::Answer PythonStep::answer() const {
+  answer::Answer answer{.model = request_.at("function").get<std::string>(),
+                        .parameters = found_.at("parameters").get<long long>(),
+                        .trainable_parameters = found_.at("trainable_parameters").get<long long>(),
+                        .notes = found_.at("notes").get<std::vector<std::string>>()};
+  std::vector<trace::Report> reports;
+  for (const Json& report : found_.at("reports"))
+    reports.push_back(trace::report_from_json(report));
+  const std::vector<gpu::SimulatedCard> cards = this->cards();
+  for (std::size_t i = 0; i < cards.size(); ++i)
+    answer.cards.push_back({.card = cards[i],
+                            .peak = reports[i].peak,
+                            .fits = reports[i].fits(),
+                            .spare = gpu::usable(cards[i]) - reports[i].peak.process});
+  const answer::OnCard* on = answer.tightest();
+  answer.report = reports[on != nullptr ? static_cast<std::size_t>(on - answer.cards.data()) : 0];
+  if (std::string warning = trace::warning_of(answer.report); !warning.empty())
+    answer.notes.push_back(std::move(warning));
+  if (!answer.report.assumptions.empty())
+    answer.notes.push_back(answer::assumptions_words(answer.report.assumptions));
+  return answer;
+}
+
+std::filesystem::path PythonStep::events_of(const answer::Answer& answer) const {
+  const answer::OnCard* on = answer.tightest();
+  const auto index = on != nullptr ? on - answer.cards.data() : 0;
+  return folder_.path() / ("card-" + std::to_string(index) + ".trace");
+}
+
+std::vector<rehearse::TriedAdvice> advice_for(const Json& request, const answer::Answer& now) {
+  Json trial = request;
+  trial["keep_events"] = false;
+  if (const answer::OnCard* on = now.tightest()) trial["cards"] = {gpu::to_json(on->card)};
+  std::vector<rehearse::TriedAdvice> advice;
+  for (const rehearse::TriedChange& change : rehearse::kTriedChanges) {
+    if (!change.is_of_steps) continue;
+    print_error(std::string("headroom estimate: once more, ") + change.name + "\n");
+    trial["change"] = change.name;
+    const PythonStep step("estimate", trial, /*quiet=*/true);
+    if (step.exit_code() != kOk) continue;
+    const answer::Answer with = step.answer();
+    advice.push_back({.change = change,
+                      .was_made = step.found().at("change_made").get<bool>(),
+                      .needs = with.report.peak.process,
+                      .saves = now.report.peak.process - with.report.peak.process,
+                      .allocated = with.report.peak.allocated,
+                      .fits = now.tightest() != nullptr && !with.does_not_fit()});
   }
-  refuse_without_python("a Python with headroom and torch " + wanted_torch());
+  return rehearse::least_first(std::move(advice));
+}
+
+answer::Fit PythonStep::fit() const {
+  const std::vector<gpu::SimulatedCard> cards = this->cards();
+  answer::Fit fit{.model = request_.at("function").get<std::string>(),
+                  .card = *std::min_element(cards.begin(), cards.end(),
+                                            [](const auto& one, const auto& other) {
+                                              return gpu::usable(one) < gpu::usable(other);
+                                            }),
+                  .capped = found_.at("capped").get<bool>(),
+                  .is_proven = found_.at("proven").get<bool>(),
+                  .notes = found_.at("notes").get<std::vector<std::string>>()};
+  const auto size_of = [&](const char* key) -> std::optional<std::int64_t> {
+    const Json& size = found_.at(key);
+    return size.is_null() ? std::nullopt : std::optional(size.get<std::int64_t>());
+  };
+  fit.size = size_of("size");
+  fit.recommended = size_of("recommended");
+  const Bytes context = gpu::usable(fit.card) - room_of(fit.card);
+  for (const Json& probe : found_.at("probes")) {
+    const Bytes reserved = bytes_from(probe.at("peak_reserved_bytes"));
+    fit.tried.push_back({.size = probe.at("size").get<std::int64_t>(),
+                         .fits = probe.at("fits").get<bool>(),
+                         .process = reserved + context,
+                         .reserved = reserved});
+  }
+  return fit;
+}
+
+answer::ProfileAnswer PythonStep::profile() const {
+  answer::ProfileAnswer answer{
+      .model = request_.at("function").get<std::string>(),
+      .parameters = found_.at("parameters").get<long long>(),
+      .trainable_parameters = found_.at("trainable_parameters").get<long long>(),
+      .fits = found_.at("fits").get<bool>(),
+      .steps = request_.at("steps").get<int>(),
+      .notes = found_.at("notes").get<std::vector<std::string>>()};
+  if (const auto cards = this->cards(); !cards.empty()) answer.card = cards.front();
+  return answer;
 }
 
 }  // namespace headroom::cli

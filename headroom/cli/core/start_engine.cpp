@@ -63,11 +63,6 @@ std::string library_path(const TorchWheel& torch) {
 
 }  // namespace
 
-fs::path own_folder() {
-  std::error_code error;
-  return fs::read_symlink("/proc/self/exe", error).parent_path();
-}
-
 std::optional<TorchWheel> find_torch() {
   if (const auto named = environment("HEADROOM_TORCH"); named && !named->empty())
     return wheel_in(*named);

@@ -28,9 +28,6 @@ struct TorchWheel {
 // the environment of the installation, and python3's import path. Nothing if there is none.
 [[nodiscard]] std::optional<TorchWheel> find_torch();
 
-// The folder of this program.
-[[nodiscard]] std::filesystem::path own_folder();
-
 // headroom-engine beside this program; nothing if it was not built.
 [[nodiscard]] std::optional<std::filesystem::path> find_engine();
 

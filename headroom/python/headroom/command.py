@@ -1,8 +1,8 @@
 """The Python side of `headroom estimate train.py:make_step`, and of `fit` and `profile` in its place. The
-command line starts it as `python -m headroom.command estimate|fit|profile REQUEST`, a JSON document."""
+command line starts it as `python -m headroom.command estimate|fit|profile REQUEST`, and prints what it found:
+docs/formats/python-step.md has both documents."""
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import inspect
 import json
@@ -11,7 +11,7 @@ import pathlib
 import re
 import sys
 import traceback
-from typing import Any, Callable, Iterator, Optional, TextIO
+from typing import Any, Callable, Optional
 
 import torch
 from torch import nn
@@ -19,21 +19,12 @@ from torch import nn
 from headroom import _backend, _engine, hints, models, moving, simulation, subjects
 from headroom.card import card_of
 from headroom.errors import Error, InputError, UsageError
-from headroom.reports import Report
-from headroom.sizes import Bytes
+from headroom.rehearsal import changes
 
 # The exit codes of the command line (docs/reference/exit-codes.md).
-OK, FAILED, DOES_NOT_FIT, USAGE, BAD_INPUT, UNAVAILABLE = 0, 1, 2, 64, 65, 69
+OK, FAILED, USAGE, BAD_INPUT, UNAVAILABLE = 0, 1, 64, 65, 69
 
 UNLIMITED = {"name": "a card without limit", "total_bytes": None}
-
-
-@contextlib.contextmanager
-def own_output() -> Iterator[TextIO]:
-    """Sends the output of the user's program to standard error; standard output gets the answer only."""
-    with os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8") as ours:
-        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-        yield ours
 
 
 def function_of(name: str) -> Callable[..., Any]:
@@ -132,6 +123,8 @@ class Made:
 class Run:
     def __init__(self, request: dict[str, Any]) -> None:
         self.request = request
+        self.change = changes.named(request.get("change"), "sim")
+        changes.around_calls(self.change)
         self.function = function_of(request["function"])
         self.parameters = self.trainable = 0
         self.notes: list[str] = []
@@ -143,6 +136,7 @@ class Run:
         made = Made(call(self.function, device, self.request["batch"] if batch is None else batch), device,
                     self.request["mode"], self.notes)
         if made.model is not None:
+            self.change.begin([made.model])
             counts = [(one.numel(), one.requires_grad) for one in made.model.parameters()]
             self.parameters = sum(count for count, _ in counts)
             self.trainable = sum(count for count, trained in counts if trained)
@@ -155,106 +149,38 @@ class Run:
     def spec(card: dict[str, Any]) -> str:
         return "unlimited" if card["total_bytes"] is None else json.dumps(card)
 
-    def model_document(self) -> dict[str, Any]:
-        return {"name": self.request["function"], "parameters": self.parameters,
-                "trainable_parameters": self.trainable}
+    def path(self, name: str) -> str:
+        return os.path.join(self.request["folder"], name)
+
+    def hand_over(self, found: dict[str, Any]) -> None:
+        """Writes what was found, for the command line to print."""
+        document = {"parameters": self.parameters, "trainable_parameters": self.trainable, "notes": self.notes,
+                    "change_made": self.change.made, **found}
+        with open(self.path("found.json"), "w", encoding="utf-8") as file:
+            json.dump(document, file)
 
 
-def device_document(card: dict[str, Any]) -> Optional[dict[str, Any]]:
-    if card["total_bytes"] is None:
-        return None
-    return {"name": card["name"], "total_bytes": card["total_bytes"],
-            "usable_bytes": card["total_bytes"] - card["reserved_bytes"]}
+def estimate(run: Run) -> dict[str, Any]:
+    request = run.request
+    reports = [_engine.dry_run(run.spec(card), run.make, 2, 10, request["keep_events"], request["rules"],
+                               request["allocator"], True) for card in run.cards()]
+    if request["keep_events"]:
+        for index, report in enumerate(reports):
+            report.write_trace(run.path(f"card-{index}.trace"), [("model", request["function"])])
+    return {"reports": [report.document() for report in reports]}
 
 
-def spare(report: Report, card: dict[str, Any]) -> Optional[int]:
-    if card["total_bytes"] is None:
-        return None
-    return card["total_bytes"] - card["reserved_bytes"] - report.peak.process
-
-
-def tell_of_outputs(where: str, *files: Optional[str]) -> None:
-    for file in filter(None, files):
-        print(f"headroom {where}: {file} written", file=sys.stderr)
-
-
-def estimate(run: Run, ours: TextIO) -> int:
-    request, reports = run.request, []
-    traces = request["trace"] is not None or request["html"] is not None
-    for card in run.cards():
-        reports.append((card, Report(_engine.dry_run(
-            run.spec(card), run.make, 2, 10, traces, request["rules"],
-            request["allocator"], True))))
-    card, report = min(reports, key=lambda one: spare(one[1], one[0]) or 0)
-    limited = card["total_bytes"] is not None
-    document = {"schema": 1, "method": "dry-run", "model": run.model_document(), "settings": None,
-                "device": device_document(card), **report.document(),
-                "fits": report.fits if limited else None, "spare_bytes": spare(report, card),
-                "notes": run.notes, "advice": []}
-    if len(reports) > 1:
-        document["devices"] = [
-            {"name": one["name"], "total_bytes": one["total_bytes"], "fits": each.fits,
-             "spare_bytes": spare(each, one)} for one, each in reports]
-    if request["trace"] is not None:
-        report.write_trace(request["trace"])
-    if request["html"] is not None:
-        report.save_html(request["html"], run.request["function"])
-    tell_of_outputs("estimate", request["trace"], request["html"])
-    ours.write(json.dumps(document) + "\n" if request["json"] else estimate_text(document, report))
-    return DOES_NOT_FIT if document["fits"] is False else OK
-
-
-def estimate_text(document: dict[str, Any], report: Report) -> str:
-    model, device = document["model"], document["device"]
-    lines = [f"{model['name']}: {model['parameters']:,} parameters, {model['trainable_parameters']:,} "
-             "trained"]
-    lines += [f"note: {note}" for note in document["notes"]]
-    if device is not None:
-        left = document["spare_bytes"]
-        verdict = f"fits, {Bytes(left)} to spare" if document["fits"] else \
-            f"does not fit, {Bytes(-left)} too much" if left < 0 else \
-            "does not fit: no free block is large enough"
-        lines.append(f"{device['name']} ({Bytes(device['usable_bytes'])}): {verdict}")
-    lines += [f"  {one['name']} ({Bytes(one['total_bytes'])}): "
-              f"{'fits' if one['fits'] else 'does not fit'}" for one in document.get("devices", [])]
-    return "\n".join(lines) + "\n" + report.describe()
-
-
-def fit(run: Run, ours: TextIO) -> int:
+def fit(run: Run) -> dict[str, Any]:
     request = run.request
     card = min(run.cards(), key=lambda one: one["total_bytes"] - one["reserved_bytes"])
     margin = request["margin"]
-    found = _engine.find_largest(
+    return _engine.find_largest(
         lambda size: lambda device: run.make(device, size), request["at_least"], request["at_most"],
         margin.get("share", 0.0), margin.get("bytes"), 2, run.spec(card), request["rules"],
         request["allocator"])
-    probes = [{"batch": one["size"], "fits": one["fits"],
-               "peak_reserved_bytes": one["peak_reserved_bytes"]} for one in found["probes"]]
-    document = {"schema": 1, "method": "dry-run", "model": {"name": request["function"]},
-                "settings": None,
-                "device": {"name": card["name"], "total_bytes": card["total_bytes"]},
-                "over": "batch", "max_batch": found["size"],
-                "recommended_batch": found["recommended"], "capped": found["capped"],
-                "proven": found["proven"], "probes": probes, "fits": found["size"] is not None,
-                "notes": run.notes, "advice": []}
-    ours.write(json.dumps(document) + "\n" if request["json"] else fit_text(document))
-    return OK if found["size"] is not None else DOES_NOT_FIT
 
 
-def fit_text(document: dict[str, Any]) -> str:
-    where = f"{document['model']['name']} on {document['device']['name']}"
-    if document["max_batch"] is None:
-        return f"{where}: not even the smallest batch fits\n"
-    lines = [f"{where}: at most a batch of {document['max_batch']}"
-             f"{' (the largest allowed)' if document['capped'] else ''}, "
-             f"recommended {document['recommended_batch']}"]
-    lines += [f"note: {note}" for note in document["notes"]]
-    lines += [f"  {one['batch']:>8}  {'fits' if one['fits'] else 'does not fit':12}  "
-              f"{Bytes(one['peak_reserved_bytes'])} reserved" for one in document["probes"]]
-    return "\n".join(lines) + "\n"
-
-
-def profile(run: Run, ours: TextIO) -> int:
+def profile(run: Run) -> dict[str, Any]:
     request, card = run.request, run.cards()[0]
     view = request["sort_by"], request["row_limit"], request["group_by"]
     empty_profile().document(*view)  # refuses a wrong --sort-by before the run
@@ -262,28 +188,13 @@ def profile(run: Run, ours: TextIO) -> int:
                                         request["allocator"])
     if request["trace"] is not None:
         found.write_chrome(request["trace"])
-    tell_of_outputs("profile", request["trace"])
-    limited = card["total_bytes"] is not None
-    document = {**found.document(*view), "model": run.model_document(), "settings": None,
-                "device": device_document(card), "fits": fits if limited else None,
-                "steps": request["steps"], "notes": run.notes}
-    ours.write(json.dumps(document) + "\n" if request["json"] else
-               profile_text(document, card) + found.table(*view, 100))
-    return OK
+    return {"profile": found.document(*view), "table": found.table(*view, request["table_width"]),
+            "fits": fits}
 
 
 def empty_profile() -> _engine.Profile:
     with simulation.simulate("1MiB"):
         return _engine.Profiler([]).end()
-
-
-def profile_text(document: dict[str, Any], card: dict[str, Any]) -> str:
-    steps = document["steps"]
-    lines = [f"{document['model']['name']}: {steps} step{'' if steps == 1 else 's'} on {card['name']}"]
-    lines += [f"note: {note}" for note in document["notes"]]
-    if document["fits"] is False:
-        lines.append("It does not fit there: the figures are of a card without limit.")
-    return "\n".join(lines) + "\n\n"
 
 
 def sentence(error: Error) -> str:
@@ -293,32 +204,32 @@ def sentence(error: Error) -> str:
 
 def main(arguments: list[str]) -> int:
     what, text = arguments
-    with own_output() as ours:
-        try:
-            _backend.check_torch()
-            simulation.simulate("1MiB").end()  # this process only simulates, even on a machine with GPUs
-            run = Run(json.loads(text))
-            return {"estimate": estimate, "fit": fit, "profile": profile}[what](run, ours)
-        except UsageError as error:
-            print(f"headroom {what}: {sentence(error)}", file=sys.stderr)
-            return USAGE
-        except InputError as error:
-            print(f"headroom {what}: {sentence(error)}", file=sys.stderr)
-            return BAD_INPUT
-        except Error as error:
-            print(f"headroom {what}: {sentence(error)}", file=sys.stderr)
-            return UNAVAILABLE
-        except SystemExit as error:
-            print(f"headroom {what}: {json.loads(text)['function']} ended the program (SystemExit: {error.code}); "
-                  "try `if __name__ == \"__main__\":` around the code that runs at start", file=sys.stderr)
-            return FAILED
-        except Exception as error:  # of the user's program: its traceback shows the place
-            traceback.print_exc()
-            print(f"headroom {what}: {json.loads(text)['function']} failed: {error}", file=sys.stderr)
-            hint = hints.hint_for(error)
-            if hint is not None and not hasattr(error, "__notes__"):  # those are in the traceback
-                print(hint, file=sys.stderr)
-            return FAILED
+    try:
+        _backend.check_torch()
+        simulation.simulate("1MiB").end()  # this process only simulates, even on a machine with GPUs
+        run = Run(json.loads(text))
+        run.hand_over({"estimate": estimate, "fit": fit, "profile": profile}[what](run))
+        return OK
+    except UsageError as error:
+        print(f"headroom {what}: {sentence(error)}", file=sys.stderr)
+        return USAGE
+    except InputError as error:
+        print(f"headroom {what}: {sentence(error)}", file=sys.stderr)
+        return BAD_INPUT
+    except Error as error:
+        print(f"headroom {what}: {sentence(error)}", file=sys.stderr)
+        return UNAVAILABLE
+    except SystemExit as error:
+        print(f"headroom {what}: {json.loads(text)['function']} ended the program (SystemExit: {error.code}); "
+              "try `if __name__ == \"__main__\":` around the code that runs at start", file=sys.stderr)
+        return FAILED
+    except Exception as error:  # of the user's program: its traceback shows the place
+        traceback.print_exc()
+        print(f"headroom {what}: {json.loads(text)['function']} failed: {error}", file=sys.stderr)
+        hint = hints.hint_for(error)
+        if hint is not None and not hasattr(error, "__notes__"):  # those are in the traceback
+            print(hint, file=sys.stderr)
+        return FAILED
 
 
 if __name__ == "__main__":

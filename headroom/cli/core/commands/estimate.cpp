@@ -1,15 +1,18 @@
 // `headroom estimate`: will it fit? Parses the command line; headroom-engine makes the dry run.
 #include <nlohmann/json.hpp>
 
+#include "headroom/answer/by_formula.h"
+#include "headroom/answer/page.h"
 #include "headroom/base/error.h"
 #include "headroom/base/json.h"
 #include "headroom/base/text.h"
-#include "headroom/cli/core/answer_by_formula.h"
 #include "headroom/cli/core/model_request.h"
 #include "headroom/cli/core/output_files.h"
 #include "headroom/cli/core/python_step.h"
 #include "headroom/cli/core/registry.h"
 #include "headroom/cli/core/start_engine.h"
+#include "headroom/cli/core/view/estimate_view.h"
+#include "headroom/cli/core/view/tried_view.h"
 #include "headroom/model/can_run.h"
 
 namespace headroom::cli {
@@ -35,14 +38,14 @@ void refuse_trace(const EstimateOptions& options, const ResolvedRequest& resolve
 }
 
 // --quick answers in milliseconds, so it computes advice only on request.
-bool wants_advice(const EstimateOptions& options, const Answer& answer) {
+bool wants_advice(const EstimateOptions& options, const answer::Answer& answer) {
   return options.advice || (!options.quick && answer.does_not_fit());
 }
 
 ExitCode run_by_formula(const EstimateOptions& options, const ResolvedRequest& resolved) {
   if (options.trace || options.html) refuse_trace(options, resolved);
   const auto model = model::model_named(resolved.model);
-  Answer answer = answer_by_formula(model, resolved.settings, resolved.cards);
+  answer::Answer answer = answer::by_formula(model, resolved.settings, resolved.cards);
   if (!resolved.decision.empty()) answer.notes.push_back(resolved.decision);
   if (!options.quick)
     answer.notes.push_back("by formula, because Headroom cannot run this yet: " +
@@ -53,27 +56,42 @@ ExitCode run_by_formula(const EstimateOptions& options, const ResolvedRequest& r
         "--allocator and --rules change nothing: the formula has no allocator and assumes CUDA's "
         "kernels.");
   if (options.techniques)
-    answer.techniques = techniques_by_formula(model.config, resolved.settings, resolved.cards);
+    answer.techniques =
+        answer::techniques_by_formula(model.config, resolved.settings, resolved.cards);
   if (wants_advice(options, answer))
-    answer.advice = advice_by_formula(model.config, resolved.settings, resolved.cards);
+    answer.advice = answer::advice_by_formula(model.config, resolved.settings, resolved.cards);
   return print_answer(answer, options.request.json);
 }
 
-[[noreturn]] void estimate_python(const EstimateOptions& options) {
-  if (options.quick || options.techniques || options.advice)
-    throw UsageError(expectation("estimate",
-                                 "the name of a model for --quick, --techniques, --advice",
+ExitCode estimate_python(const EstimateOptions& options) {
+  if (options.quick || options.techniques)
+    throw UsageError(expectation("estimate", "the name of a model for --quick, --techniques",
                                  options.request.model, "leaving these out"));
   Json request = python_request(options.request, {"--batch", "--mode"});
-  request["trace"] = or_null(options.trace);
-  request["html"] = or_null(options.html);
-  become_python("estimate", request);
+  const answer::EventFiles files{.trace = options.trace.value_or(""),
+                                 .html = options.html.value_or("")};
+  request["keep_events"] = files.any();
+  const PythonStep step("estimate", request);
+  if (step.exit_code() != kOk) return step.exit_code();
+  const answer::Answer answer = step.answer();
+  if (files.any()) answer::write_files(files, answer, step.events_of(answer));
+  tell_of_outputs("estimate", {files.trace, files.html});
+  std::vector<rehearse::TriedAdvice> tried;
+  if (wants_advice(options, answer)) tried = advice_for(request, answer);
+  if (options.request.json) {
+    Json document = to_json(answer);
+    document["advice"] = to_json(tried, answer.method).at("advice");
+    print(to_line(document) + "\n");
+  } else {
+    print(estimate_text(answer, standard_output(), tried_text(tried, standard_output())));
+  }
+  return answer.does_not_fit() ? kDoesNotFit : kOk;
 }
 
 ExitCode run_estimate(const EstimateOptions& options) {
   check_outputs("estimate", {options.trace.value_or(""), options.html.value_or("")},
                 files_of(options.request.model));
-  if (is_python_step(options.request.model)) estimate_python(options);
+  if (is_python_step(options.request.model)) return estimate_python(options);
   const ResolvedRequest resolved(options.request);
   if (by_formula(options, resolved)) return run_by_formula(options, resolved);
   Json request = to_json(options.request, resolved);
@@ -111,7 +129,8 @@ void add_estimate(Registry& registry) {
   command->add_flag("--techniques", options->techniques,
                     "List every technique that saves memory for this model, by formula");
   command->add_flag("--advice", options->advice,
-                    "Show the three best techniques that save memory, even if it fits");
+                    "Show the three best techniques that save memory, even if it fits; for a "
+                    "Python function, try four changes");
   command->add_option("--trace", options->trace,
                       "Write the events of the dry run to this file, for `headroom trace`");
   command->add_option("--html", options->html,

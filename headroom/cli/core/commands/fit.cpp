@@ -8,6 +8,7 @@
 #include "headroom/cli/core/python_step.h"
 #include "headroom/cli/core/registry.h"
 #include "headroom/cli/core/start_engine.h"
+#include "headroom/cli/core/view/fit_view.h"
 #include "headroom/cli/core/whole_number.h"
 
 namespace headroom::cli {
@@ -32,7 +33,7 @@ void check_cards(const Json& request) {
         expectation("--gpus", "a card to fit into", "none", "--gpus \"RTX 4090\", or sim:1x24GiB"));
 }
 
-[[noreturn]] void fit_python(const FitOptions& options) {
+ExitCode fit_python(const FitOptions& options) {
   if (options.over != "batch")
     throw UsageError(expectation("--over", "batch for a Python function", options.over));
   Json request = python_request(options.request, {"--mode"});
@@ -40,7 +41,9 @@ void check_cards(const Json& request) {
   request["at_least"] = options.at_least;
   request["at_most"] = options.at_most ? Json(*options.at_most) : Json();
   request["margin"] = margin_from(options.margin);
-  become_python("fit", request);
+  const PythonStep step("fit", request);
+  if (step.exit_code() != kOk) return step.exit_code();
+  return print_fit(step.fit(), options.request.json);
 }
 
 // The searched size cannot also be given.
@@ -54,7 +57,7 @@ void refuse_answer(const FitOptions& options) {
 }
 
 ExitCode run_fit(const FitOptions& options) {
-  if (is_python_step(options.request.model)) fit_python(options);
+  if (is_python_step(options.request.model)) return fit_python(options);
   refuse_answer(options);
   const ResolvedRequest resolved(options.request);
   Json request = to_json(options.request, resolved);

@@ -9,6 +9,7 @@
 #include "headroom/cli/core/python_step.h"
 #include "headroom/cli/core/registry.h"
 #include "headroom/cli/core/start_engine.h"
+#include "headroom/cli/core/view/profile_view.h"
 #include "headroom/cli/core/whole_number.h"
 #include "headroom/model/can_run.h"
 
@@ -38,15 +39,20 @@ Json with_view(Json request, const ProfileOptions& options) {
   return request;
 }
 
-[[noreturn]] void profile_python(const ProfileOptions& options) {
+ExitCode profile_python(const ProfileOptions& options) {
   Json request = python_request(options.request, {"--batch", "--mode", "--steps"});
   request["steps"] = options.request.settings.settings().steps;
-  become_python("profile", with_view(std::move(request), options));
+  request["table_width"] = profile_width();
+  const PythonStep step("profile", with_view(std::move(request), options));
+  if (step.exit_code() != kOk) return step.exit_code();
+  tell_of_outputs("profile", {options.trace.value_or("")});
+  if (options.request.json) return print_profile_json(step.profile(), step.found().at("profile"));
+  return print_profile_text(step.profile(), step.found().at("table").get<std::string>());
 }
 
 ExitCode run_profile(const ProfileOptions& options) {
   check_outputs("profile", {options.trace.value_or("")}, files_of(options.request.model));
-  if (is_python_step(options.request.model)) profile_python(options);
+  if (is_python_step(options.request.model)) return profile_python(options);
   const ResolvedRequest resolved(options.request);
   if (const auto lacking = cannot_run(resolved.settings); !lacking.empty())
     throw UsageError(expectation("profile", "settings that Headroom can run", join(lacking, ", "),

@@ -1,28 +1,31 @@
-// `headroom rehearse`: runs an unchanged training script on simulated cards, and tells its memory.
+// `headroom rehearse`: runs an unchanged training script on simulated cards and reports its memory.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "headroom/answer/page.h"
 #include "headroom/base/error.h"
 #include "headroom/base/text.h"
-#include "headroom/cli/core/answer.h"
 #include "headroom/cli/core/command_behind.h"
 #include "headroom/cli/core/complaint.h"
 #include "headroom/cli/core/output_files.h"
 #include "headroom/cli/core/registry.h"
-#include "headroom/cli/core/rehearsal.h"
-#include "headroom/cli/core/rehearsal_advice.h"
-#include "headroom/cli/core/rehearsal_answer.h"
-#include "headroom/cli/core/rehearsal_fit.h"
+#include "headroom/cli/core/view/fit_view.h"
 #include "headroom/cli/core/view/rehearsal_view.h"
 #include "headroom/cli/core/whole_number.h"
 #include "headroom/edit/knobs.h"
 #include "headroom/machine/cards_to_fill.h"
+#include "headroom/rehearse/advice.h"
+#include "headroom/rehearse/answer.h"
+#include "headroom/rehearse/largest.h"
 
 namespace headroom::cli {
 namespace {
+
+using rehearse::Orders;
+using rehearse::Rehearsal;
 
 struct RehearseOptions {
   CLI::App* app = nullptr;
@@ -42,6 +45,10 @@ bool is_count_of_cards(const std::string& gpus) {
   return end != std::string::npos && end > 0 && gpus[end] == 'x';
 }
 
+answer::EventFiles files_of(const RehearseOptions& options) {
+  return {.trace = options.trace, .snapshot = options.snapshot, .html = options.html};
+}
+
 std::vector<gpu::SimulatedCard> cards_for(const RehearseOptions& options) {
   const std::string gpus = options.gpus.empty() ? "all" : options.gpus;
   std::vector<gpu::SimulatedCard> cards =
@@ -53,7 +60,7 @@ std::vector<gpu::SimulatedCard> cards_for(const RehearseOptions& options) {
 }
 
 // Before the rehearsal, whose answer would be lost.
-RehearsalOrders orders_from(const RehearseOptions& options) {
+Orders orders_from(const RehearseOptions& options) {
   const std::vector<std::string> command =
       command_behind(*options.app, *options.behind_dashes, "headroom rehearse -- python train.py");
   check_outputs("rehearse", {options.trace, options.snapshot, options.html}, command);
@@ -84,48 +91,11 @@ RehearsalOrders orders_from(const RehearseOptions& options) {
           .ranks = options.ranks,
           .all_ranks = options.all_ranks,
           .keep_writes = options.keep_writes,
-          .trace = options.trace,
-          .snapshot = options.snapshot,
-          .html = options.html,
-          .output_to_error = options.json};
-}
-
-Json document(const Answer& answer, const Rehearsal& rehearsal,
-              const std::optional<std::vector<TriedAdvice>>& advice, ExitCode code) {
-  const CardAnswer& on = *answer.tightest();
-  Json json{{"schema", 1},
-            {"method", "rehearsal"},
-            {"model",
-             {{"name", answer.model},
-              {"parameters", answer.parameters},
-              {"trainable_parameters", answer.trainable_parameters}}},
-            {"settings", nullptr},
-            {"device",
-             {{"name", on.card.name},
-              {"total_bytes", on.card.total.count},
-              {"usable_bytes", machine::usable(on.card).count}}}};
-  json.update(to_json(answer.report));
-  json["fits"] = on.until_it_failed ? Json() : Json(on.fits);
-  json["spare_bytes"] = on.spare.count;
-  json["steps"] = rehearsal.steps;
-  json["backward_passes"] = rehearsal.steps == 0 ? rehearsal.passes : 0;
-  json["not_written"] = rehearsal.not_written;
-  json["written"] = rehearsal.written;
-  json["stood_in"] = rehearsal.stood_in;
-  json["ooms_met"] = rehearsal.ooms_met;
-  json["by_share"] = Json::array();
-  for (const NeedByShare& one : rehearsal.by_share)
-    json["by_share"].push_back(
-        {{"assume_true", one.assume_true}, {"peak_process_bytes", one.needs.count}});
-  json["cards"] = Json::array();
-  for (const RehearsedCard& one : rehearsal.cards)
-    json["cards"].push_back(
-        {{"rank", one.rank}, {"index", one.index}, {"peak", trace::to_json(one.report.peak)}});
-  json["notes"] = rehearsal.notes;
-  json.update(to_json(advice.value_or(std::vector<TriedAdvice>{})));
-  json["script_exit_code"] = rehearsal.end.exit_code;
-  json["exit_code"] = code;
-  return json;
+          .keeps_events = files_of(options).any(),
+          .output_to_error = options.json,
+          .say = [](const std::string& text) {
+            print_error("headroom rehearse: " + text + "\n");
+          }};
 }
 
 // The script's own code, where it says why it could not start.
@@ -134,7 +104,7 @@ ExitCode code_of_failure(const Rehearsal& rehearsal) {
   return rehearsal.end.exit_code == kUnavailable ? kUnavailable : kFailed;
 }
 
-ExitCode tell_nothing_ran(const RehearsalOrders& orders, const Rehearsal& rehearsal) {
+ExitCode tell_nothing_ran(const Orders& orders, const Rehearsal& rehearsal) {
   const std::string& program = orders.command.front();
   if (!rehearsal.end.started) return complain(program + ": " + rehearsal.end.not_started, kFailed);
   print_error(files_text(rehearsal, standard_error()));
@@ -149,121 +119,15 @@ ExitCode tell_nothing_ran(const RehearsalOrders& orders, const Rehearsal& rehear
       kFailed);
 }
 
-// What it would take, where the script ran out of memory.
-Rehearsal rehearse_without_limit(const RehearsalOrders& orders) {
-  print_error("headroom rehearse: out of memory; once more without a limit, for the figures\n");
-  return rehearse(without_limit(orders));
-}
-
-// ---- The largest batch ----
-
-// Without a limit, to know the need of a batch that does not fit; else as on the cards.
-RehearsedBatch rehearsed(RehearsalOrders orders, const edit::Knobs& knobs, long long batch,
-                         const std::vector<gpu::SimulatedCard>& cards) {
-  const edit::Changed changed =
-      knobs.with(batch, knobs.value(edit::Quantity::accumulation).value_or(1));
-  if (!changed.files.empty())
-    throw UsageError(expectation("--map", "an argument or a variable: rehearse changes no file",
-                                 changed.files.begin()->first.string()));
-  orders.command = changed.command;
-  orders.environment = changed.environment;
-  orders.hides_output = true;
-  print_error("headroom rehearse: a batch of " + std::to_string(batch) + "\n");
-  Rehearsal rehearsal = rehearse(orders);
-  const bool did_fit = rehearsal.is_whole() && fits(rehearsal, cards);
-  if (rehearsal.ran_out_of_memory) {
-    Rehearsal whole = rehearse_without_limit(orders);
-    if (!whole.cards.empty()) rehearsal = std::move(whole);
-  } else if (!rehearsal.is_whole() || rehearsal.cards.empty()) {
-    print_error(rehearsal.hidden_output);
-    throw UnavailableError("rehearse", "the script failed with a batch of " +
-                                           std::to_string(batch) + "; its own words are above");
-  }
-  return {
-      .batch = batch, .fits = did_fit, .needs = rehearsal.needs(tightest(rehearsal, cards).index)};
-}
-
-Json document(const LargestBatch& found, const std::string& name, const gpu::SimulatedCard& card) {
-  Json probes = Json::array();
-  for (const RehearsedBatch& one : found.rehearsed)
-    probes.push_back(
-        {{"batch", one.batch}, {"fits", one.fits}, {"peak_process_bytes", one.needs.count}});
-  return {{"schema", 1},
-          {"method", "rehearsal"},
-          {"model", {{"name", name}}},
-          {"device", {{"name", card.name}, {"total_bytes", card.total.count}}},
-          {"over", "batch"},
-          {"max_batch", found.batch ? Json(*found.batch) : Json()},
-          {"proven", found.is_proven},
-          {"probes", std::move(probes)},
-          {"fits", found.batch.has_value()}};
-}
-
-std::string left_text(Bytes left) {
-  return left.count >= 0 ? to_string(left) + " to spare" : to_string(Bytes{0} - left) + " too much";
-}
-
-ExitCode run_fit(const RehearseOptions& options, const RehearsalOrders& orders) {
+ExitCode run_fit(const RehearseOptions& options, const Orders& orders) {
   const edit::Knobs knobs(options.maps, orders.command);
-  const auto first = knobs.value(edit::Quantity::batch);
-  if (!first)
-    throw UsageError(
-        expectation("--fit", "a batch to change", "none", "--map \"--batch-size=batch\""));
-  const auto smallest = std::min_element(orders.cards.begin(), orders.cards.end(),
-                                         [](const auto& one, const auto& other) {
-                                           return machine::usable(one) < machine::usable(other);
-                                         });
-  const LargestBatch found = find_largest_batch(
-      *first, machine::usable(*smallest),
-      [&](long long batch) { return rehearsed(orders, knobs, batch, orders.cards); });
-  if (options.json) {
-    print(to_line(document(found, join(orders.command, " "), *smallest)) + "\n");
-  } else {
-    std::string text = found.batch ? "at most " + knobs.setting(edit::Quantity::batch, *found.batch)
-                                   : std::string("not even a batch of 1 fits");
-    text +=
-        " on " + smallest->name + (found.is_proven || !found.batch ? "" : " (not proven)") + "\n";
-    for (const RehearsedBatch& one : found.rehearsed)
-      text += fmt::format("  {:>8}  {:12}  needs {}, {}\n", one.batch,
-                          one.fits ? "fits" : "does not fit", to_string(one.needs),
-                          left_text(machine::usable(*smallest) - one.needs));
-    print(text);
-  }
-  return found.batch ? kOk : kDoesNotFit;
-}
-
-// With the need of a script that ran out of memory.
-Rehearsal rehearse_whole(const RehearsalOrders& orders) {
-  Rehearsal rehearsal = rehearse(orders);
-  if (!rehearsal.ran_out_of_memory) return rehearsal;
-  Rehearsal whole = rehearse_without_limit(orders);
-  if (whole.cards.empty() || !whole.is_whole()) {
-    rehearsal.notes.emplace_back(
-        "the run without a limit failed: the figures are those until memory ran out, not the need");
-    return rehearsal;
-  }
-  whole.ooms_met = rehearsal.ooms_met;
-  whole.ran_out_of_memory = true;
-  return whole;
-}
-
-// The same once for each share of --assume-true; the one that needs most, and the needs of all.
-Rehearsal rehearse_shares(RehearsalOrders orders, const std::vector<double>& shares) {
-  Rehearsal most;
-  std::vector<NeedByShare> needs;
-  for (const double share : shares) {
-    orders.assume_true = share;
-    Rehearsal one = rehearse_whole(orders);
-    if (one.cards.empty() || (!one.is_whole() && !one.ran_out_of_memory)) return one;
-    needs.push_back({share, one.needs(tightest(one, orders.cards).index)});
-    if (needs.size() == 1 || needs.back().needs > needs.front().needs) most = std::move(one);
-  }
-  most.by_share = std::move(needs);
-  return most;
+  const answer::Fit fit = rehearse::find_largest_batch(orders, knobs);
+  return print_fit(fit, options.json,
+                   fit.size ? knobs.setting(edit::Quantity::batch, *fit.size) : "");
 }
 
 void tell_of_failure(const RehearseOptions& options, const Rehearsal& rehearsal,
-                     const Answer& answer, ExitCode code) {
+                     const answer::Answer& answer, ExitCode code) {
   const bool read_zeros = answer.report.values_read_as_zero + answer.report.decided_by_unknown > 0;
   const std::string what = rehearsal.end.received ? "interrupted"
                                                   : fmt::format("the script failed (exit code {})",
@@ -276,24 +140,30 @@ void tell_of_failure(const RehearseOptions& options, const Rehearsal& rehearsal,
 }
 
 ExitCode run_rehearse(const RehearseOptions& options) {
-  const RehearsalOrders orders = orders_from(options);
+  const Orders orders = orders_from(options);
   if (options.fit) return run_fit(options, orders);
-  Rehearsal rehearsal = options.assume_true.size() == 1
-                            ? rehearse_whole(orders)
-                            : rehearse_shares(orders, options.assume_true);
+  Rehearsal rehearsal = rehearse::rehearse_shares(orders, options.assume_true);
   if (rehearsal.cards.empty()) return tell_nothing_ran(orders, rehearsal);
   const bool failed = !rehearsal.ran_out_of_memory && !rehearsal.is_whole();
   add_notes(rehearsal, orders.cards);
-  const Answer answer = answer_of(orders, rehearsal, failed);
-  std::optional<std::vector<TriedAdvice>> advice;
-  if (options.advice && !failed) advice = advice_for(orders, answer.tightest()->peak.process);
+  answer::Answer answer = answer_of(orders, rehearsal, failed);
+  answer.notes = rehearsal.notes;
+  std::optional<std::vector<rehearse::TriedAdvice>> advice;
+  if (options.advice && !failed)
+    advice = rehearse::advice_for(orders, answer.tightest()->peak.process);
   const ExitCode code = failed                          ? code_of_failure(rehearsal)
                         : fits(rehearsal, orders.cards) ? kOk
                                                         : kDoesNotFit;
+  if (rehearsal.events) answer::write_files(files_of(options), answer, *rehearsal.events);
   tell_of_outputs("rehearse", {options.trace, options.snapshot, options.html});
   if (failed) tell_of_failure(options, rehearsal, answer, code);  // next to the script's own error
-  print(options.json ? to_line(document(answer, rehearsal, advice, code)) + "\n"
-                     : rehearsal_text(answer, rehearsal, advice, standard_output()));
+  if (options.json) {
+    Json document = to_json(answer, rehearsal, advice.value_or(std::vector<rehearse::TriedAdvice>{}));
+    document["exit_code"] = code;
+    print(to_line(document) + "\n");
+  } else {
+    print(rehearsal_text(answer, rehearsal, advice, standard_output()));
+  }
   return code;
 }
 
@@ -302,7 +172,8 @@ ExitCode run_rehearse(const RehearseOptions& options) {
 void add_rehearse(Registry& registry) {
   auto [command, options] = registry.add(
       &run_rehearse, "rehearse",
-      "Run a training script, unchanged, on simulated GPUs for a few steps, and tell its memory",
+      "Run a training script, unchanged, on simulated GPUs for a few steps and report the memory "
+      "it needs",
       "  headroom rehearse --gpus sim:2xH100 -- python train.py --batch-size 64\n"
       "  headroom rehearse --gpus \"RTX 4090\" --steps 5 --trace steps.trace -- python train.py\n"
       "  headroom rehearse --gpus \"RTX 4090\" --html memory.html -- python train.py\n"
@@ -312,7 +183,7 @@ void add_rehearse(Registry& registry) {
       "      python train.py --batch-size 8\n"
       "  headroom rehearse --gpus sim:1x24GiB --mode compute -- python train.py\n\n"
       "The script takes the simulated cards for CUDA's. It needs no GPU and no change; files and\n"
-      "checkpoints that are there stay as they are. After the steps it ends as by exit(0).\n"
+      "checkpoints that are there stay as they are. After the last step the script exits with 0.\n"
       "Exit: 0 it fits, 2 it does not, 1 the script failed, 69 no cards, no Python with\n"
       "headroom or no matching torch, 64 wrong usage, 73 a file cannot be written.");
   options->app = command;

@@ -10,7 +10,7 @@
 #include "headroom/cli/core/command_behind.h"
 #include "headroom/cli/core/complaint.h"
 #include "headroom/cli/core/registry.h"
-#include "headroom/cli/core/rehearsal.h"
+#include "headroom/rehearse/rehearsal.h"
 #include "headroom/cli/core/terminal.h"
 #include "headroom/edit/knobs.h"
 #include "headroom/job/detached.h"
@@ -158,14 +158,14 @@ Bytes need_by_rehearsal(const RunOptions& options, const supervise::Orders& orde
     card.reserved = {};
   }
   say("rehearsing the command, to know how much memory it needs");
-  const Rehearsal rehearsal =
-      rehearse({.command = orders.command, .cards = cards, .output_to_error = true});
+  const rehearse::Rehearsal rehearsal =
+      rehearse::rehearse({.command = orders.command, .cards = cards, .output_to_error = true});
   if (rehearsal.cards.empty() || !rehearsal.is_whole())
     throw UnavailableError(expectation("--rehearse", "a command that can be rehearsed",
                                        "one that failed; its own words are above",
                                        "--need 10GiB, or headroom rehearse -- COMMAND"));
   Bytes most;
-  for (const RehearsedCard& one : rehearsal.cards)
+  for (const rehearse::RehearsedCard& one : rehearsal.cards)
     most = std::max(most, rehearsal.needs(one.index));
   say("the rehearsal needed " + to_string(most) + " of a card");
   return most;

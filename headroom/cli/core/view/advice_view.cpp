@@ -6,7 +6,6 @@
 
 #include "headroom/base/bytes.h"
 #include "headroom/base/text.h"
-#include "headroom/machine/cards_to_fill.h"
 
 namespace headroom::cli {
 namespace {
@@ -17,7 +16,7 @@ using plan::Saving;
 std::string verdict(const Saving& one, const gpu::SimulatedCard* card, const Terminal& terminal) {
   if (card == nullptr) return "";
   if (one.fits) return ": " + terminal.paint("fits", Colour::green);
-  const Bytes missing = one.process - machine::usable(*card);
+  const Bytes missing = one.process - gpu::usable(*card);
   return missing.count > 0 ? ": still " + to_string(missing) + " too much" : ": still does not fit";
 }
 

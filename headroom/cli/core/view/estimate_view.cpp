@@ -10,56 +10,28 @@
 #include <utility>
 #include <vector>
 
+#include "headroom/answer/words.h"
 #include "headroom/base/bytes.h"
 #include "headroom/base/text.h"
 #include "headroom/cli/core/view/advice_view.h"
-#include "headroom/machine/cards_to_fill.h"
-#include "headroom/model/run_settings.h"
 
 namespace headroom::cli {
 namespace {
+
+using answer::Answer;
+using answer::Method;
+using answer::OnCard;
 
 constexpr std::size_t kModules = 6;
 constexpr double kSmall = 0.005;  // smaller shares of the whole count as "others"
 
 // ---- Model and settings ----
 
-std::string count_text(long long count) {
-  const auto n = static_cast<double>(count);
-  if (n >= 1e9) return fmt::format("{:.2f} B", n / 1e9);
-  if (n >= 1e6) return fmt::format("{:.1f} M", n / 1e6);
-  return n >= 1e3 ? fmt::format("{:.1f} k", n / 1e3) : std::to_string(count);
-}
-
 // Defaults for keys that a config file leaves out; for a model by name they are not shown.
 std::string defaults_text(const Answer& answer, const Terminal& terminal, int width) {
   if (answer.defaulted.empty() || !answer.model.ends_with(".json")) return "";
   return wrapped(join(answer.defaulted, ", "),
                  terminal.paint("transformers' defaults: ", Colour::dim), "  ", width);
-}
-
-// Keys that another line shows, or that appear only with another setting.
-bool is_said_elsewhere(const std::string& key) {
-  static constexpr std::array<std::string_view, 10> kElsewhere{
-      "task",  "batch", "seq",       "target_seq",     "image",
-      "dtype", "mode",  "optimizer", "optimizer_impl", "attention"};
-  return std::find(kElsewhere.begin(), kElsewhere.end(), key) != kElsewhere.end();
-}
-
-std::string value_text(const Json& value) {
-  if (value.is_string()) return value.get<std::string>();
-  if (!value.is_array()) return to_line(value);
-  std::vector<std::string> words;
-  for (const Json& word : value) words.push_back(word.get<std::string>());
-  return join(words, ",");
-}
-
-std::string rows_text(const model::Settings& settings) {
-  std::string text = fmt::format("batch {}", settings.batch);
-  if (settings.seq) text += fmt::format(" x {} tokens", *settings.seq);
-  if (settings.target_seq) text += fmt::format(" to {}", *settings.target_seq);
-  if (settings.image) text += fmt::format(" of {} pixels", *settings.image);
-  return text;
 }
 
 // ---- Parts ----
@@ -106,24 +78,16 @@ std::vector<Terminal::Part> bar_parts(const trace::Report& report) {
   return parts;
 }
 
-std::string verdict(const CardAnswer& on, const Terminal& terminal) {
-  if (on.until_it_failed)
-    return terminal.paint("failed", Colour::red) + ", having used at most " +
-           to_string(on.peak.process);
-  if (on.fits)
-    return terminal.paint("fits", Colour::green) + ", " + to_string(on.spare) + " to spare";
-  const std::string no = terminal.paint("does not fit", Colour::red) + ": ";
-  if (on.spare.count >= 0) return no + "no free block is large enough";
-  return no + to_string(Bytes{0} - on.spare) + " too much";
+std::string verdict_text(const OnCard& on, const Terminal& terminal) {
+  const answer::Verdict verdict = answer::verdict_of(on);
+  return terminal.paint(verdict.word, verdict.is_good ? Colour::green : Colour::red) +
+         verdict.rest;
 }
 
-std::string card_line(const CardAnswer* on, const Terminal& terminal) {
+std::string card_line(const OnCard* on, const Terminal& terminal) {
   if (on == nullptr) return "No card to fit into: name one, --gpus \"RTX 4090\".\n";
-  const gpu::SimulatedCard& card = on->card;
-  std::string text = card.name + ", " + to_string(card.total);
-  if (machine::usable(card) < card.total)
-    text += " (" + to_string(machine::usable(card)) + " usable)";
-  return in_lines(text + ": " + verdict(*on, terminal), "", "  ", terminal);
+  return in_lines(answer::card_words(on->card) + ": " + verdict_text(*on, terminal), "", "  ",
+                  terminal);
 }
 
 // False if the chip's profile has no context size.
@@ -133,8 +97,8 @@ bool has_context(const trace::Peak& peak) {
 
 std::string bar_of(const Answer& answer, const Terminal& terminal) {
   const int width = std::clamp(terminal.width, 20, 100);
-  const CardAnswer* on = answer.tightest();
-  const Bytes room = on != nullptr ? machine::usable(on->card) : Bytes{0};
+  const OnCard* on = answer.tightest();
+  const Bytes room = on != nullptr ? gpu::usable(on->card) : Bytes{0};
   const double whole = number(std::max(room, answer.report.peak.process));
   if (whole <= 0) return "";
   std::string text = terminal.stacked_bar(bar_parts(answer.report), whole, width) + "\n";
@@ -227,29 +191,16 @@ std::vector<Alike> kinds_of(const std::vector<trace::ModulePeak>& by_module) {
 
 }  // namespace
 
-std::string verdict_text(const CardAnswer& card) {
-  return std::string(trim(card_line(&card, Terminal{})));
-}
-
 std::string model_text(const Answer& answer, const Terminal& terminal) {
-  return terminal.paint(answer.model, Colour::bold) + ", " + parameters_text(answer);
-}
-
-std::string parameters_text(const Answer& answer) {
-  const long long all = answer.parameters, trained = answer.trainable_parameters;
-  std::string text = count_text(all) + " parameters";
-  const double percent = 100.0 * static_cast<double>(trained) / static_cast<double>(all);
-  if (trained > 0 && trained < all)
-    text += fmt::format(", {} of them trained ({} %)", count_text(trained),
-                        percent < 0.01 ? "< 0.01" : fmt::format("{:.2g}", percent));
-  return text + "\n";
+  return fmt::format("{}, {}\n", terminal.paint(answer.model, Colour::bold),
+                     answer::parameters_words(answer));
 }
 
 // The picture shows the tightest of several cards; this table has one row per kind of card.
-std::string devices_text(const std::vector<CardAnswer>& cards, const Terminal& terminal) {
+std::string devices_text(const std::vector<OnCard>& cards, const Terminal& terminal) {
   if (cards.size() < 2) return "";
-  std::vector<std::pair<CardAnswer, int>> kinds;
-  for (const CardAnswer& on : cards) {
+  std::vector<std::pair<OnCard, int>> kinds;
+  for (const OnCard& on : cards) {
     const auto same = std::find_if(kinds.begin(), kinds.end(),
                                    [&](const auto& kind) { return kind.first == on; });
     if (same == kinds.end())
@@ -263,7 +214,7 @@ std::string devices_text(const std::vector<CardAnswer>& cards, const Terminal& t
     const std::string& name = on.card.name;
     if (!has_context(on.peak)) without_context.push_back(name);
     rows.push_back({count > 1 ? fmt::format("{} x {}", count, name) : name,
-                    to_string(on.card.total), to_string(on.peak.process), verdict(on, terminal)});
+                    to_string(on.card.total), to_string(on.peak.process), verdict_text(on, terminal)});
   }
   std::string text = "\nOn each card\n" +
                      table({{"card"}, {"memory", true}, {"needs", true}, {""}}, rows, terminal);
@@ -295,27 +246,6 @@ std::string modules_text(const std::vector<trace::ModulePeak>& by_module) {
   return text;
 }
 
-std::string settings_text(const model::Settings& settings) {
-  static const Json usual = model::to_json(model::Settings{});
-  std::vector<std::string> parts;
-  if (settings.task) parts.emplace_back(to_string(*settings.task));
-  parts.emplace_back(to_string(settings.mode));
-  parts.push_back(rows_text(settings));
-  parts.emplace_back(to_string(settings.dtype));
-  if (settings.mode == model::Mode::train)
-    parts.push_back(fmt::format("{} {}", to_string(settings.form), to_string(settings.optimizer)));
-  if (settings.task != model::Task::image_classification)
-    parts.emplace_back(to_string(settings.attention));
-  const Json all = model::to_json(settings);
-  for (const auto& [key, value] : all.items()) {
-    if (is_said_elsewhere(key) || value == usual.at(key)) continue;
-    std::string name = key;
-    std::replace(name.begin(), name.end(), '_', '-');
-    parts.push_back(value == Json(true) ? name : name + " " + value_text(value));
-  }
-  return join(parts, ", ");
-}
-
 std::string notes_text(const std::vector<std::string>& notes, const Terminal& terminal) {
   const int width = std::clamp(terminal.width, 20, 100);
   std::string text;
@@ -324,22 +254,29 @@ std::string notes_text(const std::vector<std::string>& notes, const Terminal& te
   return text;
 }
 
-std::string estimate_text(const Answer& answer, const Terminal& terminal) {
+std::string estimate_text(const Answer& answer, const Terminal& terminal,
+                          const std::string& tried) {
   const int width = std::clamp(terminal.width, 20, 100);
-  const CardAnswer* on = answer.tightest();
+  const OnCard* on = answer.tightest();
   const gpu::SimulatedCard* card = on != nullptr ? &on->card : nullptr;
   std::string text = model_text(answer, terminal);
-  text += wrapped(settings_text(answer.settings), "", "", width);
+  if (answer.settings) text += wrapped(answer::settings_words(*answer.settings), "", "", width);
   text += defaults_text(answer, terminal, width) + notes_text(answer.notes, terminal);
   text += "\n" + card_text(answer, terminal);
   if (answer.rule) text += rule_text(*answer.rule, width);
   text += devices_text(answer.cards, terminal) + modules_text(answer.report.by_module);
-  text += advice_text(answer.advice, card, answer.does_not_fit(), !answer.by_formula, terminal);
+  text += advice_text(answer.advice, card, answer.does_not_fit(), answer.method != Method::formula, terminal);
+  text += tried;
   if (answer.techniques) text += techniques_text(*answer.techniques, card, terminal);
   const char* const how =
-      answer.by_formula ? "By formula in" : "Dry run of the model's own code in";
+      answer.method == Method::formula ? "By formula in" : "Dry run of the model's own code in";
   return text +
          terminal.paint(fmt::format("\n{} {:.2f} s\n", how, answer.report.took_s), Colour::dim);
+}
+
+ExitCode print_answer(const Answer& answer, bool as_json) {
+  print(as_json ? to_line(to_json(answer)) + "\n" : estimate_text(answer, standard_output()));
+  return answer.does_not_fit() ? kDoesNotFit : kOk;
 }
 
 }  // namespace headroom::cli

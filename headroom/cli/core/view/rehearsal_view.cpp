@@ -5,14 +5,20 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "headroom/answer/words.h"
 #include "headroom/base/text.h"
 #include "headroom/cli/core/view/estimate_view.h"
+#include "headroom/cli/core/view/tried_view.h"
 
 namespace headroom::cli {
 namespace {
 
+using rehearse::NeedByShare;
+using rehearse::Rehearsal;
+using rehearse::RehearsedCard;
+using rehearse::TriedAdvice;
+
 constexpr std::size_t kShownLines = 6;
-constexpr std::size_t kShownNames = 4;
 
 // "step 1 3.01 GiB, steps 2-3 3.14 GiB, after them 12.0 MiB": later ones alike are one.
 // `ended`: the steps of a script that ended well; else 0.
@@ -53,44 +59,12 @@ std::string lines_text(const trace::Report& report) {
   return text;
 }
 
-std::string names(const std::vector<std::string>& all) {
-  const std::size_t shown = std::min(kShownNames, all.size());
-  std::string text = join({all.begin(), all.begin() + static_cast<std::ptrdiff_t>(shown)}, ", ");
-  if (shown < all.size()) text += fmt::format(" and {} more", all.size() - shown);
-  return text;
-}
-
-// What was assumed in several places, or of several operators.
-struct AssumedAlike {
-  std::string what, most_often;  // "the places are spread evenly", "topk in model.py:31"
-  std::uint64_t count = 0, most = 0;
-};
-
-// "assumed, as values are unknown: the places are spread evenly (96 times, most often topk in
-// model.py:31)"
 std::string assumptions_text(const std::vector<trace::Assumption>& all) {
-  std::vector<AssumedAlike> kinds;
-  bool has_share = false;
-  for (const trace::Assumption& one : all) {
-    const auto colon = one.what.find(": ");
-    const std::string what = colon == std::string::npos ? one.what : one.what.substr(colon + 2);
-    has_share |= what.starts_with("a share of");
-    auto alike = std::find_if(kinds.begin(), kinds.end(),
-                              [&](const AssumedAlike& kind) { return kind.what == what; });
-    if (alike == kinds.end()) alike = kinds.insert(kinds.end(), {.what = what, .most_often = {}});
-    alike->count += one.count;
-    if (one.count <= alike->most) continue;
-    alike->most = one.count;
-    alike->most_often = one.what.substr(0, colon == std::string::npos ? 0 : colon) +
-                        (one.where.empty() ? "" : " in " + one.where);
-  }
-  std::vector<std::string> shown;
-  for (const AssumedAlike& kind : kinds)
-    shown.push_back(fmt::format("{} ({}, {}{})", kind.what,
-                                counted(static_cast<long long>(kind.count), "time"),
-                                kind.most == kind.count ? "" : "most often ", kind.most_often));
-  return "assumed, as values are unknown: " + names(shown) +
-         (has_share ? "; --assume-true 0,1 tells how much such a share changes" : "");
+  const bool has_share = std::any_of(all.begin(), all.end(), [](const trace::Assumption& one) {
+    return one.what.find("a share of") != std::string::npos;
+  });
+  return answer::assumptions_words(all) +
+         (has_share ? "; --assume-true 0,1 shows how much such a share changes" : "");
 }
 
 // "... the process needs 1.20 GiB with a share of 0, 1.90 GiB with a share of 1"
@@ -132,7 +106,7 @@ std::string remarks(const Rehearsal& rehearsal, const Terminal& terminal) {
   if (rehearsal.ooms_met > 0 && !rehearsal.ran_out_of_memory)
     notes.push_back("the script met " + counted(rehearsal.ooms_met, "out-of-memory error") +
                     " and went on");
-  if (!rehearsal.stood_in.empty()) notes.push_back("stood in for: " + names(rehearsal.stood_in));
+  if (!rehearsal.stood_in.empty()) notes.push_back("stood in for: " + answer::listed(rehearsal.stood_in));
   if (!rehearsal.assumptions.empty()) notes.push_back(assumptions_text(rehearsal.assumptions));
   if (!rehearsal.by_share.empty()) notes.push_back(shares_text(rehearsal.by_share));
   return files_text(rehearsal, terminal) + notes_text(notes, terminal);
@@ -144,44 +118,21 @@ std::string peaks_text(const Rehearsal& rehearsal, const trace::Report& report) 
   return rehearsal.steps > 0 ? steps_text(report.per_step, rehearsal.steps) : "";
 }
 
-std::string tried_text(const std::vector<TriedAdvice>& advice, const Terminal& terminal) {
-  std::string text;
-  std::vector<std::string> useless, nothing_to_change;
-  for (const TriedAdvice& one : advice) {
-    if (!one.was_made) {
-      nothing_to_change.push_back(std::string(one.change.name) + " (needs " + one.change.needs +
-                                  ")");
-    } else if (!one.helps()) {
-      useless.emplace_back(one.change.name);
-    } else {
-      if (text.empty()) text = "\nTried, with what the script would then need\n";
-      text += in_lines(one.change.how,
-                       fmt::format("  {:>11} ({} less{})  ", to_string(one.needs),
-                                   to_string(one.saves), one.fits ? ", fits" : ""),
-                       "    ", terminal);
-    }
-  }
-  if (!useless.empty()) text += "\nTried, and saves nothing: " + join(useless, ", ") + "\n";
-  if (!nothing_to_change.empty())
-    text += "\n" + in_lines("Not tried: " + join(nothing_to_change, ", "), "", "  ", terminal);
-  return text;
-}
-
 }  // namespace
 
 std::string files_text(const Rehearsal& rehearsal, const Terminal& terminal) {
   std::vector<std::string> notes;
   if (!rehearsal.not_written.empty())
-    notes.push_back("left as they are, or not written: " + names(rehearsal.not_written));
-  if (!rehearsal.written.empty()) notes.push_back("the script wrote " + names(rehearsal.written));
+    notes.push_back("left as they are, or not written: " + answer::listed(rehearsal.not_written));
+  if (!rehearsal.written.empty()) notes.push_back("the script wrote " + answer::listed(rehearsal.written));
   return notes_text(notes, terminal);
 }
 
-std::string rehearsal_text(const Answer& answer, const Rehearsal& rehearsal,
+std::string rehearsal_text(const answer::Answer& answer, const Rehearsal& rehearsal,
                            const std::optional<std::vector<TriedAdvice>>& advice,
                            const Terminal& terminal) {
   const trace::Report& report = answer.report;
-  std::string text = terminal.paint(answer.model, Colour::bold) + "\n" + parameters_text(answer) +
+  std::string text = terminal.paint(answer.model, Colour::bold) + "\n" + answer::parameters_words(answer) + "\n" +
                      remarks(rehearsal, terminal);
   text += "\n" + card_text(answer, terminal);
   for (const std::string& line : {peaks_text(rehearsal, report), phases_text(report)})

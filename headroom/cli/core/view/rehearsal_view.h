@@ -6,18 +6,18 @@
 #include <string>
 #include <vector>
 
-#include "headroom/cli/core/answer.h"
-#include "headroom/cli/core/rehearsal_advice.h"
+#include "headroom/answer/answer.h"
+#include "headroom/rehearse/advice.h"
 #include "headroom/cli/core/terminal.h"
 
 namespace headroom::cli {
 
 // `advice`: empty if it was not asked for.
-[[nodiscard]] std::string rehearsal_text(const Answer& answer, const Rehearsal& rehearsal,
-                                         const std::optional<std::vector<TriedAdvice>>& advice,
+[[nodiscard]] std::string rehearsal_text(const answer::Answer& answer, const rehearse::Rehearsal& rehearsal,
+                                         const std::optional<std::vector<rehearse::TriedAdvice>>& advice,
                                          const Terminal& terminal);
 
 // What the script wrote, and what it would have changed; empty: nothing.
-[[nodiscard]] std::string files_text(const Rehearsal& rehearsal, const Terminal& terminal);
+[[nodiscard]] std::string files_text(const rehearse::Rehearsal& rehearsal, const Terminal& terminal);
 
 }  // namespace headroom::cli

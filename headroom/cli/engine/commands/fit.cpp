@@ -3,14 +3,11 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "headroom/cli/core/answer.h"
-#include "headroom/cli/core/view/advice_view.h"
-#include "headroom/cli/core/view/estimate_view.h"
+#include "headroom/cli/core/view/fit_view.h"
 #include "headroom/cli/engine/commands.h"
 #include "headroom/cli/engine/request.h"
 #include "headroom/estimate/advice.h"
 #include "headroom/estimate/fit.h"
-#include "headroom/machine/cards_to_fill.h"
 #include "headroom/model/stored_precision.h"
 
 namespace headroom::cli {
@@ -39,7 +36,7 @@ estimate::FitOptions fit_options_of(const Json& request) {
 std::vector<plan::Saving> advice_for(const model::NamedModel& model, const FitResult& result,
                                      const estimate::FitOptions& options) {
   if (result.found.size) return {};
-  const model::Settings smallest = with(result.settings, options.over, options.at_least);
+  const model::Settings smallest = estimate::with(result.settings, options.over, options.at_least);
   const auto keeps_size = [smallest](const model::Settings& changed) {
     return changed.batch == smallest.batch && changed.seq == smallest.seq;
   };
@@ -66,54 +63,6 @@ std::vector<std::string> notes_of(const Json& request, const model::NamedModel& 
   return notes;
 }
 
-// ---- The answer as text ----
-
-std::string size_text(const FitResult& result, const Terminal& terminal) {
-  const bool batch = result.over == estimate::Over::batch;
-  const std::string what = batch ? "batch" : "sequence";
-  const estimate::Largest& found = result.found;
-  if (!found.size) {
-    const auto smallest =
-        std::min_element(found.probes.begin(), found.probes.end(),
-                         [](const auto& one, const auto& other) { return one.size < other.size; });
-    return terminal.paint("Does not fit", Colour::red) + ": not even a " + what + " of " +
-           std::to_string(smallest->size) + "\n";
-  }
-  std::string text = terminal.paint(
-      (batch ? "Largest " : "Longest ") + what + " " + std::to_string(*found.size), Colour::green);
-  if (found.capped)
-    text += batch ? " (the largest allowed)" : " (the longest allowed, or the model's maximum)";
-  if (!found.is_proven) text += " (the next larger one was not tried)";
-  text += found.recommended
-              ? "; recommended " + std::to_string(*found.recommended) + ", which leaves a margin"
-              : "; none leaves the margin free";
-  return in_lines(text, "", "  ", terminal);
-}
-
-std::string probes_table(const FitResult& result, const Terminal& terminal) {
-  std::vector<std::vector<std::string>> rows;
-  for (const estimate::Probe& probe : result.found.probes)
-    rows.push_back({std::to_string(probe.size), to_string(probe.peak_reserved + result.context()),
-                    terminal.paint(probe.fits ? "fits" : "does not fit",
-                                   probe.fits ? Colour::green : Colour::red)});
-  return table(
-      {{result.over == estimate::Over::batch ? "batch" : "tokens", true}, {"needs", true}, {""}},
-      rows, terminal);
-}
-
-std::string fit_text(const FitResult& result, const std::vector<std::string>& notes,
-                     const std::vector<plan::Saving>& advice, const Terminal& terminal) {
-  const gpu::SimulatedCard& card = result.card;
-  const model::Settings settings =
-      result.found.size ? with(result.settings, result.over, *result.found.size) : result.settings;
-  return terminal.paint(result.model, Colour::bold) + "\n" +
-         wrapped(settings_text(settings), "", "", std::clamp(terminal.width, 20, 100)) +
-         notes_text(notes, terminal) + "on " + card.name + ", " + to_string(card.total) + " (" +
-         to_string(machine::usable(card)) + " usable)\n\n" + size_text(result, terminal) + "\n" +
-         probes_table(result, terminal) +
-         advice_text(advice, &card, !result.found.size, /*dry_run=*/true, terminal);
-}
-
 }  // namespace
 
 ExitCode run_fit(const Json& request) {
@@ -122,18 +71,10 @@ ExitCode run_fit(const Json& request) {
   const estimate::FitOptions options = fit_options_of(request);
   const std::vector<gpu::SimulatedCard> cards = cards_of(request);
   const FitResult result = estimate::fit(model, settings, cards, options);
-  const auto advice = advice_for(model, result, options);
-  const auto notes = notes_of(request, model, settings, cards);
-  if (request.at("json").get<bool>()) {
-    Json document = to_json(result);
-    document["fits"] = result.found.size.has_value();
-    document["advice"] = to_json(advice, /*limited=*/true, /*dry_run=*/true);
-    document["notes"] = notes;
-    print(to_line(document) + "\n");
-  } else {
-    print(fit_text(result, notes, advice, standard_output()));
-  }
-  return result.found.size ? kOk : kDoesNotFit;
+  answer::Fit answer = answer_of(result);
+  answer.advice = advice_for(model, result, options);
+  answer.notes = notes_of(request, model, settings, cards);
+  return print_fit(answer, request.at("json").get<bool>());
 }
 
 }  // namespace headroom::cli

@@ -1,11 +1,8 @@
 // `headroom-engine profile`: profiles the training step behind `headroom profile`.
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "headroom/base/text.h"
 #include "headroom/cli/core/output_files.h"
-#include "headroom/cli/core/terminal.h"
-#include "headroom/cli/core/view/estimate_view.h"
+#include "headroom/cli/core/view/profile_view.h"
 #include "headroom/cli/engine/commands.h"
 #include "headroom/cli/engine/request.h"
 #include "headroom/estimate/profile_training.h"
@@ -21,41 +18,17 @@ profile::ProfileView view_of(const Json& request) {
           .group_by = profile::group_named(request.at("group_by").get<std::string>())};
 }
 
-// A pipe or file has no width, unless COLUMNS gives one.
-std::size_t table_width() {
-  const Terminal terminal = standard_output();
-  return terminal.has_width ? static_cast<std::size_t>(std::clamp(terminal.width, 60, 100)) : 100;
-}
-
-Json device_json(const gpu::SimulatedCard& card) {
-  return {{"name", card.name},
-          {"total_bytes", card.total.count},
-          {"usable_bytes", (card.total - card.reserved).count}};
-}
-
-Json document(const TrainingProfile& found, const model::NamedModel& model,
-              const gpu::SimulatedCard& card, const profile::ProfileView& view) {
-  Json json = profile::to_json(found.profile, view);
-  json["model"] = {{"name", model.name},
-                   {"parameters", found.parameters},
-                   {"trainable_parameters", found.trainable_parameters}};
-  json["settings"] = model::to_json(found.settings);
-  const bool limited = card.total < allocator::kUnlimited;
-  json["device"] = limited ? device_json(card) : Json();
-  json["fits"] = limited ? Json(found.fits) : Json();
-  json["steps"] = found.settings.steps;
-  json["notes"] = Json::array();
-  if (!model.note.empty()) json["notes"].push_back(model.note);
-  return json;
-}
-
-std::string text(const TrainingProfile& found, const std::string& model,
-                 const gpu::SimulatedCard& card, const profile::ProfileView& view) {
-  std::string text = wrapped(model + ", " + settings_text(found.settings) + ": " +
-                                 counted(found.settings.steps, "step") + " on " + card.name,
-                             "", "  ", static_cast<int>(table_width()));
-  if (!found.fits) text += "It does not fit there: the figures are of a card without limit.\n";
-  return text + "\n" + profile::table(found.profile, view, table_width());
+answer::ProfileAnswer answer_of(const TrainingProfile& found, const model::NamedModel& model,
+                                const gpu::SimulatedCard& card) {
+  answer::ProfileAnswer answer{.model = model.name,
+                               .parameters = found.parameters,
+                               .trainable_parameters = found.trainable_parameters,
+                               .settings = found.settings,
+                               .fits = found.fits,
+                               .steps = found.settings.steps};
+  if (card.total < allocator::kUnlimited) answer.card = card;
+  if (!model.note.empty()) answer.notes.push_back(model.note);
+  return answer;
 }
 
 }  // namespace
@@ -71,11 +44,10 @@ ExitCode run_profile(const Json& request) {
   const std::string trace = text_or_none(request.at("trace"));
   if (!trace.empty()) profile::write_chrome(found.profile, trace);
   tell_of_outputs("profile", {trace});
+  const answer::ProfileAnswer answer = answer_of(found, model, card);
   if (request.at("json").get<bool>())
-    print(to_line(document(found, model, card, view)) + "\n");
-  else
-    print(text(found, model.name, card, view));
-  return kOk;
+    return print_profile_json(answer, profile::to_json(found.profile, view));
+  return print_profile_text(answer, profile::table(found.profile, view, profile_width()));
 }
 
 }  // namespace headroom::cli

@@ -1,7 +1,7 @@
 """What `--advice` tries: changes that can be switched on from outside the script.
 
-Each does what its sentence in cli/core/rehearsal_advice.h tells the user to do, so that the figures are those of a script
-with that change in its source (tests/rehearse/advice_test.py)."""
+Each does what its sentence in headroom/rehearse/advice.h asks of the user, so that the figures are those of a
+script with that change in its source (tests/rehearse/advice_test.py)."""
 from __future__ import annotations
 
 import contextlib
@@ -9,6 +9,7 @@ import functools
 import inspect
 import os
 import sys
+import threading
 import types
 from typing import Any, Callable, ContextManager, Optional
 
@@ -34,11 +35,30 @@ class Change:
         return contextlib.nullcontext()
 
 
-def named(name: Optional[str]) -> Change:
+def named(name: Optional[str], device_type: str = "cuda") -> Change:
+    if name == "bf16-autocast":
+        return Autocast(device_type)
     kinds: dict[Optional[str], type[Change]] = {
-        None: Change, "checkpointing": Checkpointing, "bf16-autocast": Autocast, "fused-optimizer": Fused,
-        "8-bit-adamw": EightBit, "half-micro-batch": HalfBatch}
+        None: Change, "checkpointing": Checkpointing, "fused-optimizer": Fused, "8-bit-adamw": EightBit, "half-micro-batch": HalfBatch}
     return kinds[name]()
+
+
+def around_calls(change: Change) -> None:
+    """For a step that nothing watches: each call that no module makes is of a trained one."""
+    before, inside = nn.Module.__call__, threading.local()
+
+    @functools.wraps(before)
+    def call(module: nn.Module, *arguments: Any, **more: Any) -> Any:
+        if getattr(inside, "now", False):
+            return before(module, *arguments, **more)
+        inside.now = True
+        try:
+            with change.around(lambda: True):
+                return before(module, *arguments, **more)
+        finally:
+            inside.now = False
+
+    nn.Module.__call__ = call  # type: ignore[method-assign]
 
 
 class Checkpointing(Change):
@@ -65,7 +85,8 @@ def _lists_of_blocks(model: nn.Module) -> list[list[nn.Module]]:
 class Autocast(Change):
     """Forward and loss: from a call of a trained model until the backward pass. Without a graph, the call alone."""
 
-    def __init__(self) -> None:
+    def __init__(self, device_type: str) -> None:
+        self._device_type = device_type
         self._open: Optional[torch.autocast] = None
         # accelerate, and by it transformers' Trainer, has its own way, which also makes results float32.
         os.environ.setdefault("ACCELERATE_MIXED_PRECISION", "bf16")
@@ -74,7 +95,7 @@ class Autocast(Change):
         of_optimizers.register_optimizer_step_pre_hook(lambda *step: self._close())
 
     def around(self, is_trained: Callable[[], bool]) -> ContextManager[Any]:
-        if torch._C._current_graph_task_id() != -1 or torch.is_autocast_enabled("cuda"):
+        if torch._C._current_graph_task_id() != -1 or torch.is_autocast_enabled(self._device_type):
             return contextlib.nullcontext()
         if _accelerate_casts():
             self.made = True
@@ -82,7 +103,7 @@ class Autocast(Change):
         if not is_trained():
             return contextlib.nullcontext()
         self.made = True
-        autocast = torch.autocast("cuda", torch.bfloat16)
+        autocast = torch.autocast(self._device_type, torch.bfloat16)
         if not torch.is_grad_enabled():
             return autocast
         self._open = autocast

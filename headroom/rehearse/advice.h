@@ -3,16 +3,17 @@
 
 #include <vector>
 
-#include "headroom/base/json.h"
-#include "headroom/cli/core/rehearsal.h"
+#include "headroom/answer/answer.h"
+#include "headroom/rehearse/rehearsal.h"
 
-namespace headroom::cli {
+namespace headroom::rehearse {
 
 // What can be switched on from outside a script (rehearsal/changes.py).
 struct TriedChange {
   const char* name;
-  const char* how;    // the user does it
-  const char* needs;  // the script has it, or there is nothing to try
+  const char* how;    // the user makes this change
+  const char* needs;  // a script without it has nothing to change
+  bool is_of_steps = true;  // a single step can be changed so, too
 };
 inline constexpr TriedChange kTriedChanges[] = {
     {"checkpointing",
@@ -30,7 +31,7 @@ inline constexpr TriedChange kTriedChanges[] = {
     {"half-micro-batch",
      "half the rows in a batch, and a step of the optimizer after every second one; transformers' "
      "Trainer: per_device_train_batch_size, gradient_accumulation_steps",
-     "one optimizer, and a DataLoader whose batches have two rows or more"},
+     "one optimizer, and a DataLoader whose batches have two rows or more", /*is_of_steps=*/false},
 };
 // One of them, rehearsed.
 struct TriedAdvice {
@@ -45,9 +46,12 @@ struct TriedAdvice {
 
 // Rehearses each change without a limit; the least need first. `needs_now`: that of the process
 // without a change.
-[[nodiscard]] std::vector<TriedAdvice> advice_for(const RehearsalOrders& orders, Bytes needs_now);
+[[nodiscard]] std::vector<TriedAdvice> advice_for(const Orders& orders, Bytes needs_now);
+
+[[nodiscard]] std::vector<TriedAdvice> least_first(std::vector<TriedAdvice> advice);
 
 // `advice`: those that help; the names of the others.
-[[nodiscard]] Json to_json(const std::vector<TriedAdvice>& advice);
+[[nodiscard]] Json to_json(const std::vector<TriedAdvice>& advice,
+                           answer::Method method = answer::Method::rehearsal);
 
-}  // namespace headroom::cli
+}  // namespace headroom::rehearse

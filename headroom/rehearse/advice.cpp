@@ -1,26 +1,23 @@
-#include "headroom/cli/core/rehearsal_advice.h"
+#include "headroom/rehearse/advice.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "headroom/cli/core/rehearsal_answer.h"
-#include "headroom/cli/core/terminal.h"
-#include "headroom/machine/cards_to_fill.h"
 
-namespace headroom::cli {
+namespace headroom::rehearse {
 
-std::vector<TriedAdvice> advice_for(const RehearsalOrders& orders, Bytes needs_now) {
-  RehearsalOrders trial = without_limit(orders);
-  trial.trace = trial.snapshot = trial.html = "";
+std::vector<TriedAdvice> advice_for(const Orders& orders, Bytes needs_now) {
+  Orders trial = without_limit(orders);
+  trial.keeps_events = false;
   trial.hides_output = true;
   std::vector<TriedAdvice> advice;
   for (const TriedChange& change : kTriedChanges) {
-    print_error(std::string("headroom rehearse: once more, ") + change.name + "\n");
+    if (orders.say) orders.say(std::string("once more, ") + change.name);
     trial.change = change.name;
     const Rehearsal tried = rehearse(trial);
     if (tried.cards.empty() || !tried.is_whole()) {
-      print_error(tried.hidden_output + "headroom rehearse: the script fails with " + change.name +
-                  "\n");
+      if (orders.say)
+        orders.say(std::string("the script fails with ") + change.name + ":\n" + tried.hidden_output);
       continue;
     }
     const RehearsedCard& on = tightest(tried, orders.cards);
@@ -31,14 +28,18 @@ std::vector<TriedAdvice> advice_for(const RehearsalOrders& orders, Bytes needs_n
          .needs = needs,
          .saves = needs_now - needs,
          .allocated = on.report.peak.allocated,
-         .fits = needs <= machine::usable(orders.cards[static_cast<std::size_t>(on.index)])});
+         .fits = needs <= gpu::usable(orders.cards[static_cast<std::size_t>(on.index)])});
   }
+  return least_first(std::move(advice));
+}
+
+std::vector<TriedAdvice> least_first(std::vector<TriedAdvice> advice) {
   std::sort(advice.begin(), advice.end(),
             [](const auto& one, const auto& other) { return one.needs < other.needs; });
   return advice;
 }
 
-Json to_json(const std::vector<TriedAdvice>& advice) {
+Json to_json(const std::vector<TriedAdvice>& advice, answer::Method method) {
   Json json{
       {"advice", Json::array()}, {"saves_nothing", Json::array()}, {"not_tried", Json::array()}};
   for (const TriedAdvice& one : advice)
@@ -49,10 +50,10 @@ Json to_json(const std::vector<TriedAdvice>& advice) {
                                 {"peak_allocated_bytes", one.allocated.count},
                                 {"saves_process_bytes", one.saves.count},
                                 {"fits", one.fits},
-                                {"method", "rehearsal"}});
+                                {"method", to_string(method)}});
     else
       json[one.was_made ? "saves_nothing" : "not_tried"].push_back(one.change.name);
   return json;
 }
 
-}  // namespace headroom::cli
+}  // namespace headroom::rehearse

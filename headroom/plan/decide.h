@@ -5,12 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "headroom/base/json.h"
 #include "headroom/gpu/simulated.h"
 #include "headroom/model/model_catalogue.h"
 #include "headroom/model/run_settings.h"
 
-namespace headroom::cli {
+namespace headroom::plan {
 
 struct Decided {
   std::string model;
@@ -24,4 +23,4 @@ struct Decided {
 [[nodiscard]] Decided decide(const std::string& model, const model::Settings& settings,
                              const std::vector<gpu::SimulatedCard>& gpus);
 
-}  // namespace headroom::cli
+}  // namespace headroom::plan

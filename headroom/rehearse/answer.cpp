@@ -1,19 +1,15 @@
-#include "headroom/cli/core/rehearsal_answer.h"
+#include "headroom/rehearse/answer.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "headroom/base/text.h"
-#include "headroom/machine/cards_to_fill.h"
 
-namespace headroom::cli {
+namespace headroom::rehearse {
 namespace {
-
-Bytes left(const Rehearsal& rehearsal, int index, const std::vector<gpu::SimulatedCard>& cards) {
-  return machine::usable(cards[static_cast<std::size_t>(index)]) - rehearsal.needs(index);
-}
 
 // By card.
 std::map<int, trace::Peak> largest_processes(const Rehearsal& rehearsal) {
@@ -34,23 +30,6 @@ bool lies_after_the_steps(const Rehearsal& rehearsal, const trace::Report& repor
 
 }  // namespace
 
-const RehearsedCard& tightest(const Rehearsal& rehearsal,
-                              const std::vector<gpu::SimulatedCard>& cards) {
-  return *std::min_element(
-      rehearsal.cards.begin(), rehearsal.cards.end(),
-      [&](const RehearsedCard& one, const RehearsedCard& other) {
-        return std::pair(left(rehearsal, one.index, cards), other.report.peak.process) <
-               std::pair(left(rehearsal, other.index, cards), one.report.peak.process);
-      });
-}
-
-bool fits(const Rehearsal& rehearsal, const std::vector<gpu::SimulatedCard>& cards) {
-  return !rehearsal.ran_out_of_memory &&
-         std::all_of(rehearsal.cards.begin(), rehearsal.cards.end(), [&](const RehearsedCard& one) {
-           return left(rehearsal, one.index, cards).count >= 0;
-         });
-}
-
 void add_notes(Rehearsal& rehearsal, const std::vector<gpu::SimulatedCard>& cards) {
   for (const auto& [index, process] : largest_processes(rehearsal))
     if (rehearsal.needs(index) > process.process)
@@ -70,8 +49,9 @@ void add_notes(Rehearsal& rehearsal, const std::vector<gpu::SimulatedCard>& card
                               "; --steps 10 shows whether it goes on");
 }
 
-Answer answer_of(const RehearsalOrders& orders, const Rehearsal& rehearsal, bool failed) {
-  Answer answer;
+answer::Answer answer_of(const Orders& orders, const Rehearsal& rehearsal, bool failed) {
+  answer::Answer answer;
+  answer.method = answer::Method::rehearsal;
   answer.model = join(orders.command, " ");
   // Of `python -c`, the first line.
   if (const auto end = answer.model.find('\n'); end != std::string::npos)
@@ -87,10 +67,33 @@ Answer answer_of(const RehearsalOrders& orders, const Rehearsal& rehearsal, bool
     answer.cards.push_back({.card = card,
                             .peak = peak,
                             .fits = fits(rehearsal, orders.cards),
-                            .spare = machine::usable(card) - peak.process,
+                            .spare = gpu::usable(card) - peak.process,
                             .until_it_failed = failed});
   }
   return answer;
 }
 
-}  // namespace headroom::cli
+Json to_json(const answer::Answer& answer, const Rehearsal& rehearsal,
+             const std::vector<TriedAdvice>& advice) {
+  Json json = answer::figures_to_json(answer);
+  json["steps"] = rehearsal.steps;
+  json["backward_passes"] = rehearsal.steps == 0 ? rehearsal.passes : 0;
+  json["not_written"] = rehearsal.not_written;
+  json["written"] = rehearsal.written;
+  json["stood_in"] = rehearsal.stood_in;
+  json["ooms_met"] = rehearsal.ooms_met;
+  json["by_share"] = Json::array();
+  for (const NeedByShare& one : rehearsal.by_share)
+    json["by_share"].push_back(
+        {{"assume_true", one.assume_true}, {"peak_process_bytes", one.needs.count}});
+  json["cards"] = Json::array();
+  for (const RehearsedCard& one : rehearsal.cards)
+    json["cards"].push_back(
+        {{"rank", one.rank}, {"index", one.index}, {"peak", trace::to_json(one.report.peak)}});
+  json["notes"] = rehearsal.notes;
+  json.update(to_json(advice));
+  json["script_exit_code"] = rehearsal.end.exit_code;
+  return json;
+}
+
+}  // namespace headroom::rehearse

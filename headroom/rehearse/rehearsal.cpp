@@ -1,7 +1,8 @@
-#include "headroom/cli/core/rehearsal.h"
+#include "headroom/rehearse/rehearsal.h"
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -15,40 +16,13 @@
 #include "headroom/base/file.h"
 #include "headroom/base/process.h"
 #include "headroom/base/text.h"
-#include "headroom/cli/core/python_step.h"
 #include "headroom/gpu/simulated_json.h"
-#include "headroom/page/page.h"
-#include "headroom/trace/export.h"
+#include "headroom/rehearse/python.h"
 
-namespace headroom::cli {
+namespace headroom::rehearse {
 namespace {
 
 namespace fs = std::filesystem;
-
-// A folder that only this user can read; removed at the end.
-class Folder {
- public:
-  Folder() {
-    std::string pattern = (fs::temp_directory_path() / "headroom-rehearsal-XXXXXX").string();
-    if (::mkdtemp(pattern.data()) == nullptr)
-      throw WriteError(pattern, std::string("cannot be made: ") + std::strerror(errno));
-    path_ = pattern;
-  }
-  ~Folder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  [[nodiscard]] const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
-
-bool keeps_events(const RehearsalOrders& orders) {
-  return !orders.trace.empty() || !orders.snapshot.empty() || !orders.html.empty();
-}
 
 std::string listed(const std::vector<gpu::SimulatedCard>& cards) {
   Json list = Json::array();
@@ -57,7 +31,7 @@ std::string listed(const std::vector<gpu::SimulatedCard>& cards) {
 }
 
 // Names and room of the cards; null: the run is within its cards.
-Json limits_of(const RehearsalOrders& orders) {
+Json limits_of(const Orders& orders) {
   if (orders.limits.empty()) return nullptr;
   Json limits = Json::array();
   for (const gpu::SimulatedCard& card : orders.limits)
@@ -65,7 +39,7 @@ Json limits_of(const RehearsalOrders& orders) {
   return limits;
 }
 
-std::vector<std::string> environment_for(const RehearsalOrders& orders, const fs::path& folder) {
+std::vector<std::string> environment_for(const Orders& orders, const fs::path& folder) {
   const Json given{{"gpus", listed(orders.cards)},
                    {"folder", folder.string()},
                    {"mode", orders.mode},
@@ -73,7 +47,7 @@ std::vector<std::string> environment_for(const RehearsalOrders& orders, const fs
                    {"steps", orders.steps},
                    {"assume", orders.assume_true},
                    {"all_ranks", orders.all_ranks},
-                   {"trace", keeps_events(orders)},
+                   {"trace", orders.keeps_events},
                    {"limits", limits_of(orders)},
                    {"keep_writes", orders.keep_writes},
                    {"change", orders.change.empty() ? Json() : Json(orders.change)},
@@ -97,13 +71,6 @@ std::vector<std::string> environment_for(const RehearsalOrders& orders, const fs
 }
 
 constexpr const char* kOutput = "output";  // of the script, where it is hidden
-
-std::vector<std::string> command_for(const RehearsalOrders& orders, const fs::path& folder) {
-  if (!orders.hides_output) return orders.command;
-  std::vector<std::string> command{"sh", "-c", "exec \"$@\" >\"$0\" 2>&1", folder / kOutput};
-  command.insert(command.end(), orders.command.begin(), orders.command.end());
-  return command;
-}
 
 std::string end_of(const std::string& text) {
   constexpr std::size_t kMost = 4096;
@@ -223,21 +190,6 @@ void clean_up(Rehearsal& rehearsal, const fs::path& folder) {
     if (std::error_code error; fs::exists(file, error)) rehearsal.written.push_back(shown(file));
 }
 
-void export_events(const RehearsalOrders& orders, const fs::path& events) {
-  std::error_code error;
-  if (!orders.trace.empty())
-    fs::copy_file(events, orders.trace, fs::copy_options::overwrite_existing, error);
-  if (error) throw WriteError(orders.trace, "cannot be written: " + error.message());
-  if (!orders.snapshot.empty()) {
-    const auto reader = trace::open_trace(events);
-    (void)trace::export_snapshot(orders.snapshot, *reader);
-  }
-  if (!orders.html.empty()) {
-    const auto reader = trace::open_trace(events);
-    (void)page::export_page(orders.html, *reader, {}, {.title = join(orders.command, " ")});
-  }
-}
-
 // Processes that have begun to train, and of these the ones that are done.
 std::pair<int, int> begun_and_done(const fs::path& folder) {
   std::pair<int, int> counts;
@@ -273,7 +225,30 @@ class EndOfWaiting {
   bool ended_ = false;
 };
 
+Bytes left(const Rehearsal& rehearsal, int index, const std::vector<gpu::SimulatedCard>& cards) {
+  return gpu::usable(cards[static_cast<std::size_t>(index)]) - rehearsal.needs(index);
+}
+
 }  // namespace
+
+Folder::Folder() {
+  std::string pattern = (fs::temp_directory_path() / "headroom-rehearsal-XXXXXX").string();
+  if (::mkdtemp(pattern.data()) == nullptr)
+    throw WriteError(pattern, std::string("cannot be made: ") + std::strerror(errno));
+  path_ = pattern;
+}
+
+Folder::~Folder() {
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);
+}
+
+std::vector<std::string> with_output_in(const fs::path& file,
+                                        const std::vector<std::string>& command) {
+  std::vector<std::string> words{"sh", "-c", "exec \"$@\" >\"$0\" 2>&1", file};
+  words.insert(words.end(), command.begin(), command.end());
+  return words;
+}
 
 Bytes Rehearsal::needs(int index) const {
   Bytes most;
@@ -288,7 +263,24 @@ Bytes Rehearsal::needs(int index) const {
   return most;
 }
 
-RehearsalOrders without_limit(RehearsalOrders orders) {
+const RehearsedCard& tightest(const Rehearsal& rehearsal,
+                              const std::vector<gpu::SimulatedCard>& cards) {
+  return *std::min_element(
+      rehearsal.cards.begin(), rehearsal.cards.end(),
+      [&](const RehearsedCard& one, const RehearsedCard& other) {
+        return std::pair(left(rehearsal, one.index, cards), other.report.peak.process) <
+               std::pair(left(rehearsal, other.index, cards), one.report.peak.process);
+      });
+}
+
+bool fits(const Rehearsal& rehearsal, const std::vector<gpu::SimulatedCard>& cards) {
+  return !rehearsal.ran_out_of_memory &&
+         std::all_of(rehearsal.cards.begin(), rehearsal.cards.end(), [&](const RehearsedCard& one) {
+           return left(rehearsal, one.index, cards).count >= 0;
+         });
+}
+
+Orders without_limit(Orders orders) {
   orders.limits = orders.cards;
   for (gpu::SimulatedCard& card : orders.cards) {
     card.total = allocator::kUnlimited;
@@ -297,26 +289,56 @@ RehearsalOrders without_limit(RehearsalOrders orders) {
   return orders;
 }
 
-Rehearsal rehearse(const RehearsalOrders& orders) {
+Rehearsal rehearse(const Orders& orders) {
   const off_t input = ::lseek(STDIN_FILENO, 0, SEEK_CUR);
-  const Folder folder;
-  job::Job job({.command = command_for(orders, folder.path()),
-                .environment = environment_for(orders, folder.path()),
+  Rehearsal rehearsal{.end = {}, .cards = {}, .folder = std::make_shared<const Folder>()};
+  const fs::path& folder = rehearsal.folder->path();
+  job::Job job({.command = orders.hides_output ? with_output_in(folder / kOutput, orders.command)
+                                                : orders.command,
+                .environment = environment_for(orders, folder),
                 .output_to_error = orders.output_to_error});
-  EndOfWaiting waiting(folder.path());
-  Rehearsal rehearsal{.end = job.run(Seconds(1), [&](const job::Job&) { waiting.look(job); }),
-                      .cards = {}};
+  EndOfWaiting waiting(folder);
+  rehearsal.end = job.run(Seconds(1), [&](const job::Job&) { waiting.look(job); });
   // A file on standard input is there again for the next run, or for the real one.
   if (input >= 0) (void)::lseek(STDIN_FILENO, input, SEEK_SET);
   rehearsal.was_ended = waiting.ended();
-  for (const fs::path& file : files(folder.path(), ".json"))
+  for (const fs::path& file : files(folder, ".json"))
     add(rehearsal, parse_json(read_file(file).value_or(""), "the report of a rehearsal"));
-  clean_up(rehearsal, folder.path());
+  clean_up(rehearsal, folder);
   if (orders.hides_output)
-    rehearsal.hidden_output = end_of(read_file(folder.path() / kOutput).value_or(""));
-  if (const auto traces = files(folder.path(), ".trace"); !traces.empty())
-    export_events(orders, traces.front());
+    rehearsal.hidden_output = end_of(read_file(folder / kOutput).value_or(""));
+  if (const auto traces = files(folder, ".trace"); !traces.empty())
+    rehearsal.events = traces.front();
   return rehearsal;
 }
 
-}  // namespace headroom::cli
+Rehearsal rehearse_with_need(const Orders& orders) {
+  Rehearsal rehearsal = rehearse(orders);
+  if (!rehearsal.ran_out_of_memory) return rehearsal;
+  if (orders.say) orders.say("out of memory; running again without a limit to measure what it needs");
+  Rehearsal whole = rehearse(without_limit(orders));
+  if (whole.cards.empty() || !whole.is_whole()) {
+    rehearsal.notes.emplace_back(
+        "the run without a limit failed: the figures are those until memory ran out, not the need");
+    return rehearsal;
+  }
+  whole.ooms_met = rehearsal.ooms_met;
+  whole.ran_out_of_memory = true;
+  return whole;
+}
+
+Rehearsal rehearse_shares(Orders orders, const std::vector<double>& shares) {
+  Rehearsal most;
+  std::vector<NeedByShare> needs;
+  for (const double share : shares) {
+    orders.assume_true = share;
+    Rehearsal one = rehearse_with_need(orders);
+    if (one.cards.empty() || (!one.is_whole() && !one.ran_out_of_memory)) return one;
+    needs.push_back({share, one.needs(tightest(one, orders.cards).index)});
+    if (needs.size() == 1 || needs.back().needs > needs.front().needs) most = std::move(one);
+  }
+  if (shares.size() > 1) most.by_share = std::move(needs);
+  return most;
+}
+
+}  // namespace headroom::rehearse

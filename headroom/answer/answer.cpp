@@ -1,13 +1,10 @@
-#include "headroom/cli/core/answer.h"
+#include "headroom/answer/answer.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "headroom/cli/core/terminal.h"
-#include "headroom/cli/core/view/estimate_view.h"
-#include "headroom/machine/cards_to_fill.h"
-
-namespace headroom::cli {
+#include "headroom/base/error.h"
+namespace headroom::answer {
 namespace {
 
 Json change_json(const plan::Saving& one, bool limited, bool dry_run) {
@@ -30,22 +27,16 @@ Json techniques_json(const std::vector<plan::Saving>& techniques, bool limited) 
 }
 
 Json model_json(const Answer& answer) {
-  return {{"name", answer.model},
-          {"parameters", answer.parameters},
-          {"trainable_parameters", answer.trainable_parameters},
-          {"defaulted", answer.defaulted}};
+  Json json{{"name", answer.model},
+            {"parameters", answer.parameters},
+            {"trainable_parameters", answer.trainable_parameters}};
+  if (answer.settings) json["defaulted"] = answer.defaulted;
+  return json;
 }
 
-Json device_json(const CardAnswer* on) {
-  if (on == nullptr) return {};
-  return {{"name", on->card.name},
-          {"total_bytes", on->card.total.count},
-          {"usable_bytes", machine::usable(on->card).count}};
-}
-
-Json devices_json(const std::vector<CardAnswer>& cards) {
+Json devices_json(const std::vector<OnCard>& cards) {
   Json devices = Json::array();
-  for (const CardAnswer& on : cards)
+  for (const OnCard& on : cards)
     devices.push_back({{"name", on.card.name},
                        {"total_bytes", on.card.total.count},
                        {"peak", to_json(on.peak)},
@@ -83,7 +74,19 @@ void add_rest_of_dry_run(Json& json, const Answer& answer) {
 
 }  // namespace
 
-const CardAnswer* Answer::tightest() const {
+std::string_view to_string(Method method) {
+  switch (method) {
+    case Method::dry_run:
+      return "dry-run";
+    case Method::formula:
+      return "formula";
+    case Method::rehearsal:
+      return "rehearsal";
+  }
+  throw InternalError("answer", "a method without a name");
+}
+
+const OnCard* Answer::tightest() const {
   const auto found =
       std::min_element(cards.begin(), cards.end(),
                        [](const auto& one, const auto& other) { return one.spare < other.spare; });
@@ -96,23 +99,30 @@ Json to_json(const std::vector<plan::Saving>& changes, bool limited, bool dry_ru
   return list;
 }
 
-Json to_json(const Answer& answer) {
-  const CardAnswer* on = answer.tightest();
+Json to_json(const gpu::SimulatedCard& card) {
+  return {{"name", card.name},
+          {"total_bytes", card.total.count},
+          {"usable_bytes", gpu::usable(card).count}};
+}
+
+Json figures_to_json(const Answer& answer) {
+  const OnCard* on = answer.tightest();
   Json json = {{"schema", 1},
-               {"method", answer.by_formula ? "formula" : "dry-run"},
+               {"method", to_string(answer.method)},
                {"model", model_json(answer)},
-               {"settings", model::to_json(answer.settings)},
-               {"device", device_json(on)}};
-  json.update(answer.by_formula ? figures_json(answer.report) : to_json(answer.report));
-  json["fits"] = on != nullptr ? Json(on->fits) : Json();
+               {"settings", answer.settings ? model::to_json(*answer.settings) : Json()},
+               {"device", on != nullptr ? to_json(on->card) : Json()}};
+  json.update(answer.method == Method::formula ? figures_json(answer.report)
+                                               : to_json(answer.report));
+  json["fits"] = on != nullptr && !on->until_it_failed ? Json(on->fits) : Json();
   json["spare_bytes"] = on != nullptr ? Json(on->spare.count) : Json();
-  (answer.by_formula ? add_rest_by_formula : add_rest_of_dry_run)(json, answer);
   return json;
 }
 
-ExitCode print_answer(const Answer& answer, bool as_json) {
-  print(as_json ? to_line(to_json(answer)) + "\n" : estimate_text(answer, standard_output()));
-  return answer.does_not_fit() ? kDoesNotFit : kOk;
+Json to_json(const Answer& answer) {
+  Json json = figures_to_json(answer);
+  (answer.method == Method::formula ? add_rest_by_formula : add_rest_of_dry_run)(json, answer);
+  return json;
 }
 
-}  // namespace headroom::cli
+}  // namespace headroom::answer

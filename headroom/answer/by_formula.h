@@ -4,14 +4,14 @@
 
 #include <vector>
 
-#include "headroom/cli/core/answer.h"
+#include "headroom/answer/answer.h"
+#include "headroom/model/model_catalogue.h"
 
-namespace headroom::cli {
+namespace headroom::answer {
 
 // For the card with the least memory left; without cards, for no limit. Without advice.
-[[nodiscard]] Answer answer_by_formula(const model::NamedModel& model,
-                                       const model::Settings& settings,
-                                       const std::vector<gpu::SimulatedCard>& cards);
+[[nodiscard]] Answer by_formula(const model::NamedModel& model, const model::Settings& settings,
+                                const std::vector<gpu::SimulatedCard>& cards);
 
 // All techniques, those that save most first, on the smallest of the cards; without cards, for no
 // limit and with the times of an A100.
@@ -24,4 +24,4 @@ namespace headroom::cli {
     const model::ModelConfig& config, const model::Settings& settings,
     const std::vector<gpu::SimulatedCard>& cards);
 
-}  // namespace headroom::cli
+}  // namespace headroom::answer

@@ -1,17 +1,17 @@
-#include "headroom/cli/core/answer_by_formula.h"
+#include "headroom/answer/by_formula.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "headroom/base/time.h"
+#include "headroom/forecast/closed_form.h"
 #include "headroom/gpu/catalogue.h"
 #include "headroom/gpu/profile.h"
-#include "headroom/machine/cards_to_fill.h"
 #include "headroom/model/can_run.h"
 #include "headroom/model/stored_precision.h"
 #include "headroom/plan/cheapest_help.h"
 
-namespace headroom::cli {
+namespace headroom::answer {
 namespace {
 
 using forecast::Forecast;
@@ -79,8 +79,8 @@ plan::SavingOptions options_for(const std::vector<gpu::SimulatedCard>& cards) {
 
 }  // namespace
 
-Answer answer_by_formula(const model::NamedModel& model, const model::Settings& settings,
-                         const std::vector<gpu::SimulatedCard>& cards) {
+Answer by_formula(const model::NamedModel& model, const model::Settings& settings,
+                  const std::vector<gpu::SimulatedCard>& cards) {
   const Clock::time_point begin = Clock::now();
   const auto forecast_on = [&](const gpu::SimulatedCard* card) {
     return forecast::forecast_of(model.config, settings,
@@ -89,12 +89,12 @@ Answer answer_by_formula(const model::NamedModel& model, const model::Settings& 
   Answer answer;
   for (const gpu::SimulatedCard& card : cards) {
     const trace::Peak peak = peak_of(forecast_on(&card));
-    const Bytes spare = machine::usable(card) - peak.process;
+    const Bytes spare = gpu::usable(card) - peak.process;
     answer.cards.push_back({card, peak, spare >= Bytes{0}, spare});
   }
-  const CardAnswer* tightest = answer.tightest();
+  const OnCard* tightest = answer.tightest();
   const Forecast forecast = forecast_on(tightest != nullptr ? &tightest->card : nullptr);
-  answer.by_formula = true;
+  answer.method = Method::formula;
   answer.model = model.name;
   answer.defaulted = model.config.defaulted();
   answer.parameters = forecast.parameters;
@@ -131,4 +131,4 @@ std::vector<Saving> advice_by_formula(const model::ModelConfig& config,
   return all;
 }
 
-}  // namespace headroom::cli
+}  // namespace headroom::answer

@@ -1,4 +1,4 @@
-#include "headroom/cli/core/policy.h"
+#include "headroom/plan/decide.h"
 
 #include <algorithm>
 
@@ -8,7 +8,7 @@
 #include "headroom/gpu/profile.h"
 #include "headroom/plan/policies.h"
 
-namespace headroom::cli {
+namespace headroom::plan {
 namespace {
 
 using gpu::SimulatedCard;
@@ -30,8 +30,8 @@ const SimulatedCard& smallest_of(const std::vector<SimulatedCard>& gpus, Policy 
   return *smallest;
 }
 
-std::vector<plan::Variant> variants_from(const std::string& text) {
-  std::vector<plan::Variant> variants;
+std::vector<Variant> variants_from(const std::string& text) {
+  std::vector<Variant> variants;
   for (const std::string_view part : split(text, ',')) {
     const std::size_t at = part.find('@');
     const bool has_bound = at != std::string_view::npos;
@@ -43,7 +43,7 @@ std::vector<plan::Variant> variants_from(const std::string& text) {
 
 Decided by_variant(const std::string& text, const model::Settings& settings,
                    const SimulatedCard& smallest) {
-  const auto choice = plan::variant_by_memory(variants_from(text), smallest.total);
+  const auto choice = variant_by_memory(variants_from(text), smallest.total);
   if (choice.model.empty())
     throw UsageError(expectation("--policy variant",
                                  "a variant for a card of " + to_string(smallest.total), text,
@@ -52,7 +52,7 @@ Decided by_variant(const std::string& text, const model::Settings& settings,
 }
 
 Decided with_batch(const std::string& model, model::Settings settings,
-                   const plan::BatchChoice& choice) {
+                   const BatchChoice& choice) {
   // If even batch 1 does not fit, uses batch 1: the estimate then shows how much is missing.
   settings.batch = std::max<std::int64_t>(1, choice.batch);
   return {model, settings, choice.why};
@@ -62,7 +62,7 @@ Decided by_size_table(const std::string& name, const model::Settings& settings,
                       const SimulatedCard& smallest) {
   const auto model = model::model_named(name);
   return with_batch(name, settings,
-                    plan::batch_by_size(model.config, settings, plan::plannable(room_of(smallest)),
+                    batch_by_size(model.config, settings, plannable(room_of(smallest)),
                                         gpu::find_profile(smallest.profile)));
 }
 
@@ -71,12 +71,12 @@ Decided by_simple_formula(const std::string& name, const model::Settings& settin
   const auto model = model::model_named(name);
   const long long each = settings.dtype == model::Dtype::float32 ? 4 : 2;
   const Bytes weights{forecast::count_parameters(model.config) * each};
-  return with_batch(name, settings, plan::batch_by_simple_formula(smallest.total, weights));
+  return with_batch(name, settings, batch_by_simple_formula(smallest.total, weights));
 }
 
 Decided by_strategy(const std::string& name, const model::Settings& settings, std::size_t gpus) {
   const auto model = model::model_named(name);
-  const auto choice = plan::strategy_by_size(forecast::count_parameters(model.config), settings,
+  const auto choice = strategy_by_size(forecast::count_parameters(model.config), settings,
                                              static_cast<int>(std::max<std::size_t>(1, gpus)));
   return {name, choice.settings, choice.why};
 }
@@ -100,4 +100,4 @@ Decided decide(const std::string& model, const model::Settings& settings,
   throw InternalError("decide", "a policy without a rule");
 }
 
-}  // namespace headroom::cli
+}  // namespace headroom::plan
