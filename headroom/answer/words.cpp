@@ -13,13 +13,6 @@ namespace {
 
 constexpr std::size_t kShownNames = 4;
 
-std::string count_words(long long count) {
-  const auto n = static_cast<double>(count);
-  if (n >= 1e9) return fmt::format("{:.2f} B", n / 1e9);
-  if (n >= 1e6) return fmt::format("{:.1f} M", n / 1e6);
-  return n >= 1e3 ? fmt::format("{:.1f} k", n / 1e3) : std::to_string(count);
-}
-
 // Keys that another part of the line shows, or that appear only with another setting.
 bool is_said_elsewhere(const std::string& key) {
   static constexpr std::array<std::string_view, 10> kElsewhere{
@@ -68,10 +61,10 @@ std::string card_words(const gpu::SimulatedCard& card) {
 
 std::string parameters_words(const Answer& answer) {
   const long long all = answer.parameters, trained = answer.trainable_parameters;
-  const std::string text = count_words(all) + " parameters";
+  const std::string text = rounded(all) + " parameters";
   if (trained == 0 || trained >= all) return text;
   const double percent = 100.0 * static_cast<double>(trained) / static_cast<double>(all);
-  return fmt::format("{}, {} of them trained ({} %)", text, count_words(trained),
+  return fmt::format("{}, {} of them trained ({} %)", text, rounded(trained),
                      percent < 0.01 ? "< 0.01" : fmt::format("{:.2g}", percent));
 }
 

@@ -1,5 +1,7 @@
 #include "headroom/base/text.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cctype>
 #include <charconv>
@@ -83,6 +85,13 @@ std::optional<long long> to_integer(std::string_view text) {
 std::optional<double> to_number(std::string_view text) {
   const auto number = parse_whole<double>(text);
   return number && std::isfinite(*number) ? number : std::nullopt;
+}
+
+std::string rounded(long long count) {
+  const auto n = static_cast<double>(count);
+  if (n >= 1e9) return fmt::format("{:.2f} B", n / 1e9);
+  if (n >= 1e6) return fmt::format("{:.1f} M", n / 1e6);
+  return n >= 1e3 ? fmt::format("{:.1f} k", n / 1e3) : std::to_string(count);
 }
 
 std::string counted(long long n, std::string_view noun) {

@@ -30,6 +30,9 @@ namespace headroom {
 [[nodiscard]] std::optional<long long> to_integer(std::string_view text);
 [[nodiscard]] std::optional<double> to_number(std::string_view text);
 
+// "1.24 B", "124.4 M", "65.8 k", "42": of parameters, with three digits.
+[[nodiscard]] std::string rounded(long long count);
+
 // `1 card`, `2 cards`, `2 processes`, `2 tries`.
 [[nodiscard]] std::string counted(long long n, std::string_view noun);
 

@@ -92,25 +92,14 @@ void check_frozen(torch::nn::Module& module, const std::vector<std::string>& lac
                                     " for example; try the weights of this model, or model=full");
 }
 
-std::string count_text(long long count) {
-  char text[32];
-  if (count >= 1'000'000'000)
-    std::snprintf(text, sizeof text, "%.2f B", static_cast<double>(count) / 1e9);
-  else if (count >= 1'000'000)
-    std::snprintf(text, sizeof text, "%.1f M", static_cast<double>(count) / 1e6);
-  else
-    std::snprintf(text, sizeof text, "%lld", count);
-  return text;
-}
-
 std::string words_of(const std::string& name, torch::nn::Module& module) {
   long long all = 0, active = 0;
   for (const at::Tensor& parameter : module.parameters()) {
     all += parameter.numel();
     if (parameter.requires_grad()) active += parameter.numel();
   }
-  return name + ", " + count_text(all) + " parameters" +
-         (active == all ? "" : ", " + count_text(active) + " of them trained");
+  return name + ", " + rounded(all) + " parameters" +
+         (active == all ? "" : ", " + rounded(active) + " of them trained");
 }
 
 void seed_all(c10::Device device, std::uint64_t seed) {
@@ -128,7 +117,7 @@ Model model_of(const config::Training& training, c10::Device device, const Model
   const model::ModelConfig network = training.model_for(options.outputs);
   const model::Settings settings = without_rungs(training);
   const auto memory = [&](const char* when) {
-    options.say(memory::log_gpu_memory_stats(when, device));
+    if (options.say) options.say(memory::log_gpu_memory_stats(when, device));
   };
   seed_all(device, static_cast<std::uint64_t>(config.whole("seed")));
   Model made;
@@ -137,7 +126,7 @@ Model model_of(const config::Training& training, c10::Device device, const Model
   if (weights) {
     const weights::Loaded loaded =
         weights::load(*made.model, *weights, {.skip_other_shapes = true});
-    options.say(weights::to_string(loaded));
+    if (options.say) options.say(weights::to_string(loaded));
     lacking = loaded.missing;
     for (const weights::OtherShape& other : loaded.other_shapes) lacking.push_back(other.name);
   } else {

@@ -43,7 +43,7 @@ struct ModelOptions {
   std::int64_t outputs = 0;  // of the data: classes, or tokens; 0: not known
   // False for a run that goes on: its weights come from a checkpoint.
   bool reads_weights = true;
-  std::function<void(std::string_view)> say = [](std::string_view) {};  // a line at each milestone
+  std::function<void(std::string_view)> say = {};  // hears a line at each milestone
 };
 
 // Sets the seed. Runs again from its start if memory runs out on the way, with the same random
