@@ -29,38 +29,31 @@ bool autocasts(const Tensor& weight) {
 
 void check(const FusedHead& head, const Tensor& states, const Tensor& labels,
            const FusedLossOptions& options) {
-  if (options.rows < 0)
-    throw UsageError(expectation("fused_cross_entropy", "blocks of 1 row or more, or 0",
-                                 std::to_string(options.rows)));
-  if (!(options.smoothing >= 0 && options.smoothing <= 1))
-    throw UsageError(expectation("fused_cross_entropy", "a label smoothing from 0 to 1",
-                                 std::to_string(options.smoothing)));
+  const auto expect = [](bool is, const char* wanted, const std::string& received,
+                         const char* hint = "") {
+    if (!is) throw UsageError(expectation("fused_cross_entropy", wanted, received, hint));
+  };
+  const Tensor& weight = head.weight;
+  expect(options.rows >= 0, "blocks of 1 row or more, or 0", std::to_string(options.rows));
+  expect(options.smoothing >= 0 && options.smoothing <= 1, "a label smoothing from 0 to 1",
+         std::to_string(options.smoothing));
   detail::check_labels("fused_cross_entropy", states, labels);
-  if (labels.scalar_type() != at::kLong)
-    throw UsageError(expectation("fused_cross_entropy", "labels of type int64",
-                                 c10::toString(labels.scalar_type())));
-  if (!head.weight.defined() || head.weight.dim() != 2)
-    throw UsageError(expectation("fused_cross_entropy", "a weight [classes, width]",
-                                 head.weight.defined()
-                                     ? std::to_string(head.weight.dim()) + " dimensions"
-                                     : "an undefined one"));
-  if (head.bias.defined() && head.bias.sizes() != head.weight.sizes().slice(0, 1))
-    throw UsageError(expectation("fused_cross_entropy", "a bias for each class",
-                                 std::to_string(head.bias.numel()) + " beside " +
-                                     std::to_string(head.weight.size(0)) + " classes"));
-  if (states.scalar_type() != head.weight.scalar_type() && !autocasts(head.weight))
-    throw UsageError(expectation("fused_cross_entropy", "states of the weight's type",
-                                 std::string(c10::toString(states.scalar_type())) + " beside " +
-                                     c10::toString(head.weight.scalar_type()),
-                                 "autocast, or states.to(weight.dtype())"));
-  if (states.size(-1) != head.weight.size(1))
-    throw UsageError(expectation(
-        "fused_cross_entropy", "states as wide as the head's weight",
-        std::to_string(states.size(-1)) + " beside " + std::to_string(head.weight.size(1))));
-  if (libtorch::is_followed(head.weight) && head.parameters.empty())
-    throw UsageError(expectation("fused_cross_entropy",
-                                 "the parameters of the weight's adapter in `parameters`", "none",
-                                 "the layer's parameters()"));
+  expect(labels.scalar_type() == at::kLong, "labels of type int64",
+         c10::toString(labels.scalar_type()));
+  expect(weight.defined() && weight.dim() == 2, "a weight [classes, width]",
+         weight.defined() ? c10::str(weight.dim(), " dimensions") : "an undefined one");
+  expect(!head.bias.defined() || head.bias.sizes() == weight.sizes().slice(0, 1),
+         "a bias for each class",
+         c10::str(head.bias.numel(), " beside ", weight.size(0), " classes"));
+  expect(states.scalar_type() == weight.scalar_type() || autocasts(weight),
+         "states of the weight's type",
+         c10::str(states.scalar_type(), " beside ", weight.scalar_type()),
+         "autocast, or states.to(weight.dtype())");
+  expect(states.size(-1) == weight.size(1), "states as wide as the head's weight",
+         c10::str(states.size(-1), " beside ", weight.size(1)));
+  expect(!libtorch::is_followed(weight) || !head.parameters.empty(),
+         "the parameters of the weight's adapter in `parameters`", "none",
+         "the layer's parameters()");
 }
 
 // The type of the head's product.
@@ -292,7 +285,7 @@ class Blocks : public torch::CustomClassHolder {
   }
 
   // The functions behind the product have a graph of their own, a followed weight's product, too.
-  // It ends before the block does, so that no scope around the loss (offload, packing) applies to
+  // It ends before the block does, so that no scope around the loss (offload) applies to
   // it.
   void run_graph(std::int64_t start, std::int64_t end) {
     const libtorch::OuterScope no_hooks(nullptr);

@@ -3,8 +3,8 @@
 #include <nlohmann/json.hpp>
 
 #include "headroom/base/error.h"
-#include "headroom/base/output_file.h"
 #include "headroom/profile/profile.h"
+#include "headroom/trace/chrome_events.h"
 
 namespace headroom::profile {
 namespace {
@@ -42,9 +42,8 @@ double micros(std::int64_t time_ns, std::int64_t start_ns) {
 
 class ChromeFile {
  public:
-  ChromeFile(const Profile& profile, const std::string& path) : profile_(profile), file_(path) {
+  ChromeFile(const Profile& profile, const std::string& path) : profile_(profile), events_(path) {
     if (!profile.calls.empty()) start_ns_ = profile.calls.front().start_ns;
-    file_.write("{\"traceEvents\":[\n");
   }
 
   // Figures that are 0 are left out.
@@ -73,15 +72,12 @@ class ChromeFile {
            {"args", {{"allocated", sample.allocated.count}}}});
   }
 
-  void finish() {
-    file_.write("\n]}\n");
-    file_.commit();
-  }
+  void finish() { events_.finish({{"program", "headroom profile"}}); }
 
  private:
   void write(const Json& event) {
-    file_.write((is_first_ ? "" : ",\n") + to_line(event));
-    is_first_ = false;
+    const std::string line = to_line(event);
+    events_.put(std::string_view(line).substr(1, line.size() - 2));  // without braces
   }
   [[nodiscard]] std::string text(trace::Name name) const {
     return std::string(profile_.names.text(name));
@@ -92,10 +88,9 @@ class ChromeFile {
   }
 
   const Profile& profile_;
-  OutputFile file_;
+  trace::ChromeEvents events_;
   std::int64_t start_ns_ = 0;
   std::map<std::uint64_t, std::size_t> threads_;
-  bool is_first_ = true;
 };
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "headroom/base/json.h"
-#include "headroom/base/output_file.h"
+#include "headroom/trace/chrome_events.h"
 #include "headroom/trace/detail/thinned_track.h"
 
 namespace headroom::trace {
@@ -59,9 +59,7 @@ struct Device {
 struct ChromeWriter::File {
   File(const std::filesystem::path& path, const About& what, const Names& all_names,
        std::uint64_t most)
-      : output(path), about(what), names(all_names), most_samples(most) {
-    output.write("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
-  }
+      : output(path), about(what), names(all_names), most_samples(most) {}
 
   Device& device(std::uint16_t number);
   std::int64_t time_of(const Event& event, Device& device);
@@ -74,11 +72,10 @@ struct ChromeWriter::File {
   void put_slice(std::uint16_t number, Lane lane, const Slice& slice, std::int64_t end_ns);
   void put_instant(const Event& event, std::int64_t time_ns);
   void put_track(std::uint16_t device, const ThinnedTrack& track, const std::string& name);
-  // Writes one object of the list; `members` has no braces.
-  void put(const std::string& members);
+  void put(std::string_view members) { output.put(members); }
   void put_names(std::uint16_t number);
 
-  OutputFile output;
+  ChromeEvents output;
   About about;
   const Names& names;
   std::uint64_t most_samples;
@@ -86,15 +83,7 @@ struct ChromeWriter::File {
   std::optional<std::int64_t> start_ns;
   std::int64_t events = 0;
   std::uint64_t samples = 0, module_slices = 0, left_out_slices = 0;
-  bool is_first = true;
 };
-
-void ChromeWriter::File::put(const std::string& members) {
-  output.write(is_first ? "{" : ",\n{");
-  output.write(members);
-  output.write("}");
-  is_first = false;
-}
 
 Device& ChromeWriter::File::device(std::uint16_t number) {
   const auto [found, is_new] = devices.try_emplace(number);
@@ -243,8 +232,7 @@ void ChromeWriter::finish() {
                                               : "unknown: one microsecond stands for one event";
   if (file.about.times_are_known)
     other["first_event_ns"] = std::to_string(file.start_ns.value_or(0));
-  file.output.write("\n],\"otherData\":" + to_line(other) + "}\n");
-  file.output.commit();
+  file.output.finish(other);
 }
 
 std::uint64_t ChromeWriter::samples_written() const {

@@ -10,7 +10,7 @@
 #include "headroom/base/file.h"
 #include "headroom/data/detail/image_library.h"
 #include "headroom/data/loader.h"
-#include "headroom/data/small_sets.h"
+#include "tests/data/small_sets.h"
 #include "tests/support/temporary_folder.h"
 
 namespace headroom::data {

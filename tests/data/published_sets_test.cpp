@@ -1,5 +1,5 @@
 // Flowers-102 and CUB-200-2011: in the fixtures that make_fixtures.py wrote, and in those that
-// headroom/data/small_sets.h writes.
+// tests/data/small_sets.h writes.
 #include <gmock/gmock.h>
 #include <torch/torch.h>
 
@@ -9,7 +9,7 @@
 #include "headroom/base/error.h"
 #include "headroom/base/file.h"
 #include "headroom/data/image_set.h"
-#include "headroom/data/small_sets.h"
+#include "tests/data/small_sets.h"
 #include "tests/support/temporary_folder.h"
 
 namespace headroom::data {

@@ -9,7 +9,7 @@
 
 #include "headroom/base/file.h"
 #include "headroom/base/json.h"
-#include "headroom/data/small_sets.h"
+#include "tests/data/small_sets.h"
 #include "headroom/models/initialise.h"
 #include "headroom/weights/safetensors.h"
 

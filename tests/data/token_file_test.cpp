@@ -4,7 +4,7 @@
 #include <torch/torch.h>
 
 #include "headroom/base/error.h"
-#include "headroom/data/small_sets.h"
+#include "tests/data/small_sets.h"
 #include "tests/support/temporary_folder.h"
 
 namespace headroom::data {

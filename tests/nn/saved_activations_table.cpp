@@ -15,7 +15,6 @@
 #include "headroom/models/batch.h"
 #include "headroom/models/model.h"
 #include "headroom/nn/offload.h"
-#include "headroom/nn/pack.h"
 #include "headroom/sim/simulate.h"
 
 namespace headroom {
@@ -28,7 +27,6 @@ struct Way {
   std::string name;
   Recompute how = Recompute::none;
   bool offload = false;
-  std::optional<nn::PackTo> pack = {};
 };
 
 void print(const Way& way, Bytes kept, Bytes peak, Bytes host) {
@@ -46,11 +44,6 @@ void run(const sim::Simulation& box, models::Model& model, const models::Batch& 
   const std::int64_t before = allocated().current;
   box.card(0).reset_peaks();
   std::function<Tensor()> forward = [&] { return model.run(batch).loss; };
-  if (way.pack)
-    forward = [&, inside = forward, pack = nn::Pack(parameters, {.to = *way.pack})] {
-      const auto scope = pack.scope();
-      return inside();
-    };
   if (way.offload)
     forward = [&, inside = forward] {
       const auto scope = offload.scope();
@@ -73,15 +66,10 @@ void print_table() {
   const auto batch = models::empty_batch(*model, {.rows = 2, .length = 1024}, box.device(0));
   std::cout << std::left << std::setw(26) << "MiB" << std::right << std::setw(8) << "kept"
             << std::setw(8) << "peak" << std::setw(8) << "host\n";
-  const auto none = Recompute::none, nonreentrant = Recompute::nonreentrant;
-  for (const Way& way :
-       std::vector<Way>{{"nothing"},
-                        {"pack to bf16", none, false, nn::PackTo::bf16},
-                        {"pack to int8", none, false, nn::PackTo::int8},
-                        {"checkpointing", nonreentrant},
-                        {"checkpointing and offload", nonreentrant, true},
-                        {"offload", none, true},
-                        {"pack to bf16, and offload", none, true, nn::PackTo::bf16}})
+  for (const Way& way : std::vector<Way>{{"nothing"},
+                                         {"checkpointing", Recompute::nonreentrant},
+                                         {"checkpointing and offload", Recompute::nonreentrant, true},
+                                         {"offload", Recompute::none, true}})
     run(box, *model, batch, way);
 }
 

@@ -7,7 +7,7 @@
 #include <filesystem>
 
 #include "headroom/base/file.h"
-#include "headroom/data/small_sets.h"
+#include "tests/data/small_sets.h"
 #include "tests/train/command_world.h"
 
 namespace headroom::testing {

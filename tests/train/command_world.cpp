@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "headroom/base/file.h"
-#include "headroom/data/small_sets.h"
+#include "tests/data/small_sets.h"
 #include "headroom/models/initialise.h"
 #include "headroom/weights/safetensors.h"
 

@@ -1,5 +1,5 @@
-// What Offload and Pack share. Both treat a saved tensor as a view of its storage, and look after
-// each storage once, however many views of it are saved.
+// A saved tensor as a view of its storage, which Offload looks after once, however many views of it
+// are saved.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -19,13 +19,14 @@
 #include "headroom/cli/engine/train/memory_wait.h"
 #include "headroom/cli/engine/train/plan_answer.h"
 #include "headroom/cli/engine/train/run_settings.h"
+#include "headroom/cli/engine/train/run_options.h"
 #include "headroom/cli/engine/train/training_document.h"
 #include "headroom/cli/engine/train/training_machine.h"
 #include "headroom/cli/engine/train/training_place.h"
 #include "headroom/cli/engine/train/training_record.h"
 #include "headroom/cli/engine/train/training_status.h"
+#include "headroom/cli/engine/train/training_story.h"
 #include "headroom/cli/engine/train/training_view.h"
-#include "headroom/config/training_keys.h"
 #include "headroom/forecast/closed_form.h"
 #include "headroom/gpu/catalogue.h"
 #include "headroom/libtorch/failure.h"
@@ -36,7 +37,6 @@
 #include "headroom/recipe/recipe.h"
 #include "headroom/recipe/result.h"
 #include "headroom/train/model_objective.h"
-#include "headroom/train/oom_report.h"
 #include "headroom/train/trainer.h"
 
 namespace headroom::cli {
@@ -49,28 +49,6 @@ std::atomic<bool> save_is_asked{false};
 
 [[noreturn]] void out_of_memory(const std::string& sentence) {
   throw OutOfMemoryError(Complaint{{}, sentence}, Bytes{0});
-}
-
-// The advice of a report names keys.
-const train::AdviceWords kKeys{.min_micro_batch = "min_batch_size=",
-                               .max_retries = "max_retries=",
-                               .are_keys = true,
-                               .autocast = "bf16=true",
-                               .allocator = "alloc_conf=",
-                               .is_own_loop = false};
-
-// The configuration in a request, with what it means.
-config::Training training_of(const Json& request) {
-  config::Sources sources{.preset = request.at("preset").get<std::string>(),
-                          .file = {},
-                          .overrides = request.at("overrides").get<std::vector<std::string>>()};
-  if (const Json& base = request.at("base"); !base.is_null())
-    sources.base = base.get<std::string>();
-  if (const Json& file = request.at("file"); !file.is_null())
-    sources.file = file.get<std::string>();
-  config::Resolved config = config::resolve(config::training_keys(), sources);
-  for (const auto& [key, value] : request.at("chosen").items()) config.set(key, value, "chosen");
-  return config::Training(std::move(config));
 }
 
 class Run {
@@ -92,7 +70,7 @@ class Run {
   void write_what_was_watched() {
     if (trainer_) watching_.know(made_);
     try {
-      watching_.write(notes_);
+      watching_.write(story_.notes());
     } catch (const Error& error) {
       view_.say("the trace is not written: " + error.sentence());
     }
@@ -113,10 +91,7 @@ class Run {
   [[nodiscard]] BesideOthers beside_others();
   ExitCode evaluate();
   ExitCode train();
-  void explain(const std::exception_ptr& failure);
-  void explain(const train::OomReport& report);
   void tell_of_failure();
-  void note(const train::Event& event);
   void show_memory(const std::string& text) const { is_json_ ? print_error(text) : print(text); }
   [[nodiscard]] Bytes peak() {
     return memory::get_gpu_memory_stats(trainer_->step().device()).max_allocated;
@@ -135,10 +110,7 @@ class Run {
   TrainingView view_;
   recipe::Data data_;
   recipe::Model made_;
-  std::vector<train::Event> events_;  // while the model was made
-  std::vector<train::Event> heard_;   // since then, with those of a step that fails
-  std::optional<train::OomReport> report_;
-  std::vector<std::string> notes_;        // what became of the run, for the page
+  TrainingStory story_;
   std::optional<TrainingStatus> status_;  // of a run that trains
   std::optional<train::Trainer> trainer_;
   std::shared_ptr<RunFolder> folder_;  // of a run that trains
@@ -151,9 +123,9 @@ void Run::make() {
   data_ = recipe::data_of(training_, machine_.own.is_cuda());
   view_.say(data_.words);
   effective_batch_ = data_.train->options().batch_size;
-  made_ = model_where_it_fits(machine_, training_, data_.outputs, !goes_on_, view_, events_,
+  made_ = model_where_it_fits(machine_, training_, data_.outputs, !goes_on_, view_, story_.before,
                               [this](const train::OomReport& report) {
-                                if (!request_.at("dry_run").get<bool>()) explain(report);
+                                if (!request_.at("dry_run").get<bool>()) story_.explain(report);
                               });
   view_.say(made_.words);
   std::optional<train::Batches> evaluation;
@@ -165,9 +137,8 @@ void Run::make() {
 }
 
 train::TrainerOptions Run::options() {
-  train::TrainerOptions options;
-  options.epochs = config_.optional_whole("epochs").value_or(1);
-  const std::int64_t steps = options.steps = recipe::steps_of(config_, *data_.train);
+  const std::int64_t steps = recipe::steps_of(config_, *data_.train);
+  train::TrainerOptions options = trainer_options_of(request_, config_, steps);
   step_options_ = recipe::step_options_of(config_, steps);
   step_options_.ladder.elsewhere = [this] { return machine_.others(config_); };
   machine_.share.guide(step_options_, options.evaluation,
@@ -177,21 +148,6 @@ train::TrainerOptions Run::options() {
       return wait_for_memory(beside_others());
     };
   options.step = step_options_;
-  options.evaluate_every = config_.optional_whole("eval_every").value_or(0);
-  options.patience = config_.whole("early_stop");
-  options.evaluation.micro_batch = config_.optional_whole("eval_batch_size").value_or(0);
-  options.evaluation.predicts = is_json_ && request_.at("eval_only").get<bool>();
-  const bool is_dry = request_.at("dry_run").get<bool>();
-  options.resume = !is_dry && (goes_on_ || request_.at("resume").get<bool>());
-  options.save_every = config_.optional_whole("save_every").value_or(0);
-  options.keep_last = static_cast<int>(config_.whole("keep_last"));
-  options.plan_schedule = config_.optional_text("plan_schedule").value_or("");
-  options.clear_memory_on_start = config_.yes("clear_memory_on_start");
-  options.check_memory_every = config_.whole("check_memory_every_n_steps");
-  options.emergency_clean_above = config_.number("emergency_clean_above");
-  options.clear_cache_every = config_.whole("clear_cache_every_n_steps");
-  const bool writes = !is_dry && !request_.at("eval_only").get<bool>();
-  (writes ? options.out : options.resume_from) = config_.text("out");
   options.listener = {.on_step =
                           [this](const train::Progress& now) {
                             settings_.save(*folder_);
@@ -207,9 +163,8 @@ train::TrainerOptions Run::options() {
                       .on_event =
                           [this](const train::Event& event) {
                             watching_.hear(event);
-                            heard_.push_back(event);
                             if (setup_ && event.from != event.to) know_memory();
-                            note(event);
+                            story_.hear(event);
                             view_.show_event(event);
                             if (status_) status_->hear(event);
                           },
@@ -318,7 +273,7 @@ ExitCode Run::evaluate() {
                      "expected a checkpoint in " + config_.text("out") + ", received none");
   const train::Evaluated result = trainer_->evaluate();
   watching_.know(made_);
-  watching_.write(notes_, /*survived=*/true);
+  watching_.write(story_.notes(), /*survived=*/true);
   tell_of_injections();
   if (is_json_)
     print(to_line({{"schema", 1},
@@ -333,47 +288,18 @@ ExitCode Run::evaluate() {
   return kOk;
 }
 
-void Run::note(const train::Event& event) {
-  constexpr std::size_t kMostNotes = 20;
-  using Kind = train::Event::Kind;
-  if (event.kind != Kind::checkpoint && event.kind != Kind::restore && notes_.size() < kMostNotes)
-    notes_.push_back(to_string(event));
-}
-
-void Run::explain(const std::exception_ptr& failure) {
-  view_.end();
-  if (!libtorch::is_out_of_memory(failure)) return;
-  train::Step& step = trainer_->step();
-  const train::Failure* const last = step.last_failure();
-  if (last == nullptr) return;
-  train::OomFacts facts = train::facts_of(step, *last, step_options_);
-  facts.holders = machine_.holders();
-  facts.words = kKeys;
-  explain(train::oom_report(facts));
-}
-
-// On the screen, on the page, and in the document.
-void Run::explain(const train::OomReport& report) {
-  report_ = report;
-  const std::string text = to_string(report);
-  for (const std::string_view line : split(trim(text), '\n')) notes_.emplace_back(line);
-  print_error(text);
-}
-
 // What a script wants to know of a run that memory ended.
 void Run::tell_of_failure() {
-  if (!is_json_) return;
-  std::vector<train::Event> all = events_;
-  all.insert(all.end(), heard_.begin(), heard_.end());
-  print(to_line(document_of_failure(trainer_ ? &*trainer_ : nullptr, config_, effective_batch_, all,
-                                    report_)) +
-        "\n");
+  if (is_json_)
+    print(to_line(story_.document_of_failure(trainer_ ? &*trainer_ : nullptr, config_,
+                                             effective_batch_)) +
+          "\n");
 }
 
 ExitCode Run::train() {
   status_.emplace(training_, request_.at("uuids").get<std::vector<std::string>>());
   status_->begin(machine_.own);
-  for (const train::Event& event : events_) status_->hear(event);
+  for (const train::Event& event : story_.before) status_->hear(event);
   begin();
   if (interrupt_.happened()) return interrupt_.exit_code();
   const fs::path out = config_.text("out");
@@ -387,8 +313,9 @@ ExitCode Run::train() {
     done = trainer_->run();
   } catch (...) {
     const std::exception_ptr failure = std::current_exception();
-    explain(failure);
+    view_.end();
     if (!libtorch::is_out_of_memory(failure)) throw;
+    story_.explain(trainer_->step(), step_options_, machine_.holders());
     if (interrupt_.happened()) return interrupt_.exit_code();  // while it waited for memory
     tell_of_failure();
     const std::int64_t steps = trainer_->step().steps();
@@ -417,11 +344,11 @@ ExitCode Run::train() {
     if (!machine_.own.is_cpu() && !watching_.disturbs()) remember(*setup_, plan, peak(), view_);
   }
   watching_.know(made_);
-  watching_.write(notes_, /*survived=*/true);
+  watching_.write(story_.notes(), /*survived=*/true);
   tell_of_injections();
   show_memory(memory::short_memory_summary(step.device()));
   if (is_json_) {
-    Json document = document_of(done, step, config_, effective_batch_, events_);
+    Json document = document_of(done, step, config_, effective_batch_, story_.before);
     document["not_injected"] = watching_.not_injected();
     print(to_line(document) + "\n");
   }

@@ -1,4 +1,4 @@
-#include "headroom/data/small_sets.h"
+#include "tests/data/small_sets.h"
 
 #include <fcntl.h>
 
