@@ -81,7 +81,7 @@ std::string settings_words(const model::Settings& settings) {
     parts.emplace_back(to_string(settings.attention));
   const Json all = model::to_json(settings);
   for (const auto& [key, value] : all.items()) {
-    if (is_said_elsewhere(key) || value == usual.at(key)) continue;
+    if (is_said_elsewhere(key) || value == usual.value(key, Json())) continue;
     std::string name = key;
     std::replace(name.begin(), name.end(), '_', '-');
     parts.push_back(value == Json(true) ? name : name + " " + value_words(value));

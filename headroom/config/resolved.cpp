@@ -115,6 +115,19 @@ std::string Resolved::to_yaml() const {
   return out;
 }
 
+Json Resolved::given() const {
+  Json json = Json::object();
+  for (const auto& [key, one] : given_) json[key] = {one.text, one.origin};
+  return json;
+}
+
+Resolved Resolved::restored(const Schema& schema, const Json& given) {
+  Resolved config(schema);
+  for (const auto& [key, one] : given.items())
+    config.given_.emplace(key, Given{one.at(0).get<std::string>(), one.at(1).get<std::string>()});
+  return config;
+}
+
 Json Resolved::to_json() const {
   Json json = Json::object();
   for (const Key& key : schema_->keys()) {

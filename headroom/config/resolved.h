@@ -74,6 +74,10 @@ class Resolved {
   // {"batch_size": 8, "fp16": false, "seq": null, ...}; sizes as counts of bytes.
   [[nodiscard]] Json to_json() const;
 
+  // The keys that a source gives, with their origins, for a process that goes on with them.
+  [[nodiscard]] Json given() const;
+  [[nodiscard]] static Resolved restored(const Schema& schema, const Json& given);
+
   // Replaces a value. `given` is a text, null, a list of texts, or a list of maps of texts. Throws
   // UsageError for an unknown key or a wrong value.
   void set(std::string_view key, const Json& given, const std::string& origin);

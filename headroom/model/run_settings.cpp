@@ -240,6 +240,7 @@ const std::vector<Key>& keys() {
       plain("freeze_backbone", &Settings::freeze_backbone),
       word("quantize", &Settings::quantize),
       text("loss", loss_text, set_loss),
+      plain("techniques", &Settings::techniques),
       plain("use_cache", &Settings::use_cache),
       plain("hold_outputs", &Settings::hold_outputs),
       plain("steps", &Settings::steps),
@@ -366,6 +367,7 @@ HEADROOM_INSTANTIATE(OffloadTo);
 Json to_json(const Settings& settings) {
   Json json;
   for (const Key& key : keys()) json[key.name] = key.get(settings);
+  if (settings.techniques.empty()) json.erase("techniques");  // most trainings have none
   return json;
 }
 

@@ -6,8 +6,9 @@
 //   for (const Technique& technique : techniques())
 //     for (const Change& change : technique.changes(situation)) say(change.option);
 //
-// A new technique is a new file here, which defines a function of the file's name that returns it,
-// and one in recipe/techniques/ that puts a model into that form.
+// A new technique is a new file there, which defines a function of the file's name that returns it.
+// If a model has to be put into another form for it, a file of the same name in recipe/techniques/
+// does that (recipe/techniques.h).
 #pragma once
 
 #include <cstdint>
@@ -64,9 +65,10 @@ template <typename Apply>
 }
 
 // An option of `headroom estimate`: `key` is its name in the settings' JSON (model/run_settings.h),
-// and the option has dashes for underscores.
+// and the option has dashes for underscores. `own`: a flag for a technique of this name in
+// Settings::techniques, which needs no field in the settings.
 struct Option {
-  enum class Kind { word, count, number, list, flag };
+  enum class Kind { word, count, number, list, flag, own };
   const char* key;
   Kind kind;
   const char* help;

@@ -4,6 +4,7 @@
 #include <torch/nn/module.h>
 
 #include "headroom/nn/freeze.h"
+#include "headroom/recipe/techniques.h"
 
 namespace headroom::recipe {
 namespace {
@@ -40,7 +41,9 @@ std::shared_ptr<models::Model> build_model(const model::ModelConfig& config,
                                    ? nn::Recompute::reentrant
                                    : nn::Recompute::nonreentrant,
                         .every = static_cast<int>(settings.checkpoint_every)};
-  return models::build(config, of);
+  std::shared_ptr<models::Model> model = models::build(config, of);
+  put_into_form(*model, settings);
+  return model;
 }
 
 std::optional<nn::Lora> choose_what_is_trained(models::Model& model, const Settings& settings,

@@ -73,8 +73,8 @@ std::vector<std::string> environment_for(const Orders& orders, const fs::path& f
 constexpr const char* kOutput = "output";  // of the script, where it is hidden
 
 std::string end_of(const std::string& text) {
-  constexpr std::size_t kMost = 4096;
-  return text.size() <= kMost ? text : text.substr(text.find('\n', text.size() - kMost) + 1);
+  constexpr std::size_t kLength = 4096;
+  return text.size() <= kLength ? text : text.substr(text.find('\n', text.size() - kLength) + 1);
 }
 
 void append(std::vector<std::string>& list, const Json& more) {

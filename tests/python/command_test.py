@@ -199,7 +199,7 @@ class Command(unittest.TestCase):
             self.assertEqual(found["recommended_batch"], int(0.9 * found["max_batch"]))
         done = self.run_headroom("fit", "train.py:make_step", "--gpus", "sim:1x100MiB")
         self.assertEqual(done.returncode, 2, done.stderr)
-        self.assertIn("not even the smallest", done.stdout)
+        self.assertIn("not even a batch of 1", done.stdout)
 
     def test_it_does_not_fit(self):
         done = self.run_headroom("estimate", "train.py:make_step", "--gpus", "sim:1x100MiB")

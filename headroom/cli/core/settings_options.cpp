@@ -14,7 +14,11 @@ using plan::Option;
 using Kind = Option::Kind;
 using namespace model;  // the choices<...> of all kinds
 
-constexpr const char* kValueNames[] = {"WORD", "N", "X", "A,B", ""};  // by Kind
+constexpr const char* kValueNames[] = {"WORD", "N", "X", "A,B"};  // by Kind, of those with a value
+
+bool is_flag(const Option& option) {
+  return option.kind == Kind::flag || option.kind == Kind::own;
+}
 
 struct Group {
   const char* title;
@@ -110,7 +114,7 @@ void SettingsOptions::add_to(CLI::App* command) {
   for (const Group& group : groups())
     for (const Option& option : group.options) {
       const std::string name = option_name(option.key);
-      CLI::Option* added = option.kind == Kind::flag
+      CLI::Option* added = is_flag(option)
                                ? command->add_flag(name, flags_[option.key], option.help)
                                : command->add_option(name, texts_[option.key], help_of(option))
                                      ->type_name(kValueNames[static_cast<int>(option.kind)]);
@@ -129,7 +133,7 @@ std::vector<std::pair<std::string, std::string>> SettingsOptions::words() {
 std::vector<std::string> SettingsOptions::given() const {
   std::vector<std::string> names;
   for (const Option& option : all_options())
-    if (option.kind == Kind::flag ? flags_.at(option.key) : texts_.at(option.key).has_value())
+    if (is_flag(option) ? flags_.at(option.key) : texts_.at(option.key).has_value())
       names.push_back(option_name(option.key));
   return names;
 }
@@ -137,8 +141,12 @@ std::vector<std::string> SettingsOptions::given() const {
 model::Settings SettingsOptions::settings() const {
   Json json = Json::object();
   for (const Option& option : all_options()) {
-    if (option.kind == Kind::flag) {
-      if (flags_.at(option.key)) json[option.key] = true;
+    if (is_flag(option)) {
+      if (!flags_.at(option.key)) continue;
+      if (option.kind == Kind::own)
+        json["techniques"].push_back(option.key);
+      else
+        json[option.key] = true;
     } else if (const std::optional<std::string>& text = texts_.at(option.key)) {
       json[option.key] = value(option, *text);
     }

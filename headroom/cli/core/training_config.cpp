@@ -126,10 +126,6 @@ std::optional<std::string> choose_variant(config::Resolved& config, const gpu::D
   return choice.why;
 }
 
-bool is_chosen(const config::Entry& entry) {
-  return entry.origin == config::kChosen || entry.origin == kByVariant;
-}
-
 std::vector<std::string> check_use_of_keys(const config::Training& training) {
   const config::Resolved& config = training.config;
   std::vector<std::string> sentences;

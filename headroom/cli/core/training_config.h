@@ -18,9 +18,6 @@ namespace headroom::cli {
 // command line's model.config and batch_size stay. Returns a sentence; nothing: no variants.
 std::optional<std::string> choose_variant(config::Resolved& config, const gpu::Devices& devices);
 
-// Whether choose_variant() or config::choose_dataset() set this value.
-[[nodiscard]] bool is_chosen(const config::Entry& entry);
-
 // Throws UsageError for a key on the command line that this job does not use. Returns a sentence
 // for each such key of a file: a file may be for several jobs.
 [[nodiscard]] std::vector<std::string> check_use_of_keys(const config::Training& training);

@@ -124,11 +124,8 @@ ExitCode run_train(const TrainOptions& options) {
   DryPlace dry{devices};
   if (options.dry_run) dry = dry_place(devices, config);
   const auto place = has_data ? take_place(config::Training(config), dry.devices) : std::nullopt;
-  Json request{{"preset", options.preset},
+  const Json request{{"config", config.given()},
                {"base", settings.sources.base ? Json(settings.sources.base->string()) : Json()},
-               {"file", or_null(options.file)},
-               {"overrides", options.words},
-               {"chosen", Json::object()},
                {"goes_on", settings.goes_on},
                {"gpus", !place                     ? "cpu"
                         : dry.devices.text.empty() ? "auto"
@@ -145,8 +142,6 @@ ExitCode run_train(const TrainOptions& options) {
                {"html", or_null(options.html)},
                {"inject", options.inject},
                {"json", options.json}};
-  for (const config::Entry& entry : config.entries())
-    if (is_chosen(entry) || entry.key == "out") request["chosen"][entry.key] = *entry.value;
   become_engine({"train", to_line(request)});
 }
 

@@ -1,24 +1,24 @@
 #include "headroom/cli/engine/train/known_plan.h"
 
-#include <algorithm>
-#include <array>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "headroom/base/error.h"
 #include "headroom/memory/memory_statistics.h"
+#include "headroom/plan/technique.h"
 
 namespace headroom::cli {
 
 namespace {
 
 std::string keys_of_plans(const config::Resolved& config) {
-  constexpr std::array kDecisive{"min_batch_size", "auto_batch_size", "gradient_checkpointing",
-                                 "loss",           "offload",         "margin",
-                                 "alloc_conf"};
+  std::set<std::string> decisive{"min_batch_size", "auto_batch_size", "margin", "alloc_conf"};
+  for (const plan::Technique& technique : plan::techniques())
+    if (!technique.rungs.empty())
+      for (const plan::Key& key : technique.keys) decisive.insert(key.name);
   std::string keys;
   for (const config::Entry& entry : config.entries())
-    if (std::find(kDecisive.begin(), kDecisive.end(), entry.key) != kDecisive.end())
-      keys += ", " + entry.key + "=" + entry.value.value_or("");
+    if (decisive.contains(entry.key)) keys += ", " + entry.key + "=" + entry.value.value_or("");
   return keys;
 }
 

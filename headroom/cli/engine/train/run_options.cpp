@@ -7,16 +7,8 @@
 namespace headroom::cli {
 
 config::Training training_of(const Json& request) {
-  config::Sources sources{.preset = request.at("preset").get<std::string>(),
-                          .file = {},
-                          .overrides = request.at("overrides").get<std::vector<std::string>>()};
-  if (const Json& base = request.at("base"); !base.is_null())
-    sources.base = base.get<std::string>();
-  if (const Json& file = request.at("file"); !file.is_null())
-    sources.file = file.get<std::string>();
-  config::Resolved config = config::resolve(config::training_keys(), sources);
-  for (const auto& [key, value] : request.at("chosen").items()) config.set(key, value, "chosen");
-  return config::Training(std::move(config));
+  return config::Training(
+      config::Resolved::restored(config::training_keys(), request.at("config")));
 }
 
 train::TrainerOptions trainer_options_of(const Json& request, const config::Resolved& config,

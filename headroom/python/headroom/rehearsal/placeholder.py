@@ -19,6 +19,7 @@ MAGIC = b"headroom rehearsal: a checkpoint without its data\n"
 MOST_VALUES = 1 << 20  # numbers of a floating-point tensor of the CPU that are kept
 
 _map_location: Any = None
+_mark = MAGIC  # with the secret name of this rehearsal: reading a file of somebody else's would run its code
 
 
 class _Pickler(pickle.Pickler):
@@ -61,27 +62,27 @@ def _tensor(shape: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype,
 
 def described(value: Any) -> bytes:
     file = io.BytesIO()
-    file.write(MAGIC)
+    file.write(_mark)
     try:
         _Pickler(file).dump(value)
     except Exception:  # of a class that cannot be pickled: nobody will read it in a rehearsal
-        return MAGIC + pickle.dumps(None)
+        return _mark + pickle.dumps(None)
     return file.getvalue()
 
 
 def is_one(file: Any) -> bool:
-    """True if a file, at its position, is such a checkpoint."""
+    """True if a file, at its position, is such a checkpoint of this rehearsal."""
     if not (hasattr(file, "read") and hasattr(file, "seek")):
         return False
     at = file.tell()
-    begin = file.read(len(MAGIC))
+    begin = file.read(len(_mark))
     file.seek(at)
-    return bool(begin == MAGIC)
+    return bool(begin == _mark)
 
 
 def loaded(file: Any, map_location: Any = None) -> Any:
     global _map_location
-    file.seek(len(MAGIC), os.SEEK_CUR)
+    file.seek(len(_mark), os.SEEK_CUR)
     _map_location = map_location
     try:
         return pickle.load(file)
@@ -90,6 +91,8 @@ def loaded(file: Any, map_location: Any = None) -> Any:
 
 
 def install(files: UserFiles) -> None:
+    global _mark
+    _mark = MAGIC + files.secret.encode() + b"\n"
     save, load = torch.save, torch.load
 
     def save_description(obj: Any, f: Any, *arguments: Any, **more: Any) -> None:

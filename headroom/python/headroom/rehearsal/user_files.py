@@ -49,6 +49,7 @@ def _resolved(path: str) -> str:
 
 class UserFiles:
     def __init__(self, orders: Orders) -> None:
+        self.secret = os.path.basename(orders.folder)  # no other rehearsal has it
         self._scratch = os.path.join(orders.folder, f"scratch-{os.getpid()}")
         # By all processes: "f PATH", "d PATH", and "l PATH" for a new name of what was there.
         self._log = os.path.join(orders.folder, "created")
