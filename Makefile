@@ -4,7 +4,7 @@ JOBS ?= $(shell nproc)
 TSAN_OPTIONS = ignore_noninstrumented_modules=1:allocator_may_return_null=1:suppressions=$(CURDIR)/tests/build/tsan-suppressions.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test gpu-check settle trainers versions stress-lease stress-spread stress-folder train-linear-flowers-robust train-lora-flowers-robust train-all-robust check survive rehearse-check peers fuzz-allocator bench format format-check lint asan tsan clang fuzz-readers docs docs-pictures dist wheel python clean
+.PHONY: help setup build demo test gpu-check settle trainers versions stress-lease stress-spread stress-folder train-linear-flowers-robust train-lora-flowers-robust train-all-robust check survive rehearse-check peers fuzz-allocator bench format format-check lint asan tsan clang fuzz-readers docs docs-pictures dist changelog wheel python clean
 
 help: ## This list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | \
@@ -119,6 +119,9 @@ docs-pictures: build ## Make the pictures of README and guides anew (needs chrom
 
 dist: build ## A folder that runs elsewhere: dist/headroom-VERSION
 	@scripts/dist.sh
+
+changelog: ## Check changes/; VERSION=0.2.0 DATE=2027-01-31 makes their section of CHANGELOG.md
+	@scripts/changelog.py $(if $(VERSION),--release "$(VERSION)" "$(DATE)",--check)
 
 wheel: build ## dist/headroom-VERSION-*.whl: the Python package, with the command line
 	@scripts/wheel.sh
