@@ -79,11 +79,11 @@ TEST(AdapterFiles, AreWrittenAndReadAsTheGuideSays) {
   std::vector<Tensor> trained;
   for (const auto& [name, parameter] : lora.parameters()) trained.push_back(parameter);
   fill_adapters(lora);
-  save_adapter(lora, adapter, {.base_model = "gpt2", .task_type = "CAUSAL_LM"});
+  weights::save_adapter(lora, adapter, {.base_model = "gpt2", .task_type = "CAUSAL_LM"});
 
-  nn::Lora again = load_adapter(other->module(), adapter);
+  nn::Lora again = weights::load_adapter(other->module(), adapter);
   again.merge();
-  save(*other, folder / "merged");
+  weights::save(*other, folder / "merged");
 
   EXPECT_EQ(trained.size(), 4U);
   EXPECT_EQ(config_in(adapter)["base_model_name_or_path"], "gpt2");
