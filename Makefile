@@ -23,7 +23,7 @@ demo: setup ## Will it fit, who has the memory, and a training that survives: on
 test: build ## Build and run every test
 	@JOBS=$(JOBS) scripts/test.sh build
 
-gpu-check: build ## What only a GPU can tell, a line a check; JSON=FILE keeps the figures. Without a GPU: exit 69
+gpu-check: build ## What only a GPU can show, a line a check; JSON=FILE keeps the figures. Without a GPU: exit 69
 	@build/bin/gpu_check $(if $(JSON),--json "$(JSON)")
 
 stress-lease: build ## 64 processes take 1,000 leases each, a fifth is killed; 32 gangs on 8 cards

@@ -86,7 +86,7 @@ struct SegmentInfo {
   bool operator==(const SegmentInfo&) const = default;
 };
 
-// An allocator event as in PyTorch's memory history. Observers are told of each before the next one
+// An allocator event as in PyTorch's memory history. Observers receive each before the next one
 // happens.
 struct AllocatorEvent {
   enum class Kind {
@@ -180,7 +180,7 @@ class CachingAllocator {
   void reset_peaks();
   void reset_accumulated();
 
-  // Tells `observer`, which must outlive this object or be replaced first, of all later events;
+  // Reports all later events to `observer`, which must outlive this object or be replaced first;
   // null stops.
   void observe(Observer* observer);
 

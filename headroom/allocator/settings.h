@@ -50,14 +50,14 @@ struct ClassReserve {
 struct Settings {
   Backend backend = Backend::native;
   Bytes large_segment_size{20 << 20};
-  std::optional<Bytes> max_split_size;  // empty: blocks of any size may be split
+  std::optional<Bytes> max_split_size;  // std::nullopt: blocks of any size may be split
   Bytes max_non_split_rounding_size{20 << 20};
   double garbage_collection_threshold = 0;  // 0: off
   // Entry i applies to sizes from 2^i MiB up to the next entry's. The first entry also applies to
   // all smaller sizes, the last to all larger ones. 0 and 1 both mean plain rounding to 512 bytes.
   std::array<std::uint64_t, 16> roundup_power2_divisions{};
   bool expandable_segments = false;
-  std::optional<AddressReserve> expandable_segments_reserve;  // empty: 9/8 of the card
+  std::optional<AddressReserve> expandable_segments_reserve;  // std::nullopt: 9/8 of the card
   // For streams that a program has tagged in C++ with the name of a class.
   std::vector<ClassReserve> expandable_segments_reserve_by_class;  // sorted by name
   double per_process_memory_fraction = 1;
@@ -110,7 +110,7 @@ struct NamedValue {
 using EnvironmentLookup = std::function<std::optional<std::string>(const std::string& name)>;
 
 struct Source {
-  std::optional<std::string> variable;  // empty: no variable is set, all options are default
+  std::optional<std::string> variable;  // std::nullopt: no variable is set, all options are default
   std::string text;
 };
 

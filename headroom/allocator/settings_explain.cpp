@@ -223,8 +223,8 @@ Recommendation recommend(std::string_view user_text, std::optional<Bytes> card_t
   const std::string why_not_expandable = "you have expandable segments switched off";
   const Bytes size = std::max(Bytes{512 << 20}, user.large_segment_size);
   if (card_total && *card_total < 2 * size)
-    return leave("On " + to_string(*card_total) + " hardly a block is larger than " +
-                 to_string(size) + ", and " + why_not_expandable + ".");
+    return leave("On " + to_string(*card_total) + " few blocks are larger than " + to_string(size) +
+                 ", and " + why_not_expandable + ".");
   return {"max_split_size_mb:" + std::to_string(size.count >> 20),
           "Because sizes change from step to step and " + why_not_expandable +
               ", keeping large blocks whole lets them fit again or be given back.",

@@ -1,5 +1,5 @@
-// What differs between the CUDA caching allocators of PyTorch's versions, as data: another version
-// is another value of this struct. Options that came with a version say so in settings.cpp.
+// The differences between the CUDA caching allocators of PyTorch's versions, as data: another
+// version is another value of this struct. Options that came with a version say so in settings.cpp.
 //
 // Sizes that a user can set are in Settings (settings.h).
 #pragma once
@@ -11,7 +11,7 @@
 
 namespace headroom::allocator {
 
-// Which of several free blocks of equal size serves a request.
+// The choice among several free blocks of equal size.
 enum class TieRule {
   lowest_address,
   oldest_block,    // a split makes the front part new; the rest stays the old block

@@ -30,7 +30,7 @@ struct OnCard {
   trace::Peak peak;
   bool fits = false;
   Bytes spare;                   // negative: missing
-  bool until_it_failed = false;  // of a script: the figures are those of what it did before
+  bool until_it_failed = false;  // of a script: the figures cover only the part before that
 
   bool operator==(const OnCard&) const = default;
 };
@@ -43,7 +43,7 @@ struct Answer {
   // With task and sizes filled in. std::nullopt for a user's program, which has its own.
   std::optional<model::Settings> settings = {};
   trace::Report report;       // on the card with the least memory left
-  std::vector<OnCard> cards;  // in the order of --gpus; none: no limit
+  std::vector<OnCard> cards;  // in the order of --gpus; an empty list means no limit
   Bytes on_host, on_disk;     // by formula only: offloaded bytes
   std::vector<std::string> notes;
   std::vector<plan::Saving> advice;

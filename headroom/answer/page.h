@@ -1,4 +1,4 @@
-// The page of an answer: the memory of its step over time, with what was asked and what was found.
+// The page of an answer: the memory of its step over time, with the request and the result.
 #pragma once
 
 #include <filesystem>
@@ -16,7 +16,7 @@ namespace headroom::answer {
 // `trace`: the events of the run. Throws WriteError.
 void write_page(const std::filesystem::path& path, const Answer& answer, trace::Reader& trace);
 
-// Files that are wanted of a run's events; an empty name is none.
+// Files that are wanted of a run's events; an empty name means no file.
 struct EventFiles {
   std::string trace = {}, snapshot = {}, html = {};
   [[nodiscard]] bool any() const { return !(trace + snapshot + html).empty(); }

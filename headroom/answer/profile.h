@@ -1,4 +1,4 @@
-// The answer of `headroom profile`: what was profiled, and where.
+// The answer of `headroom profile`: the subject, the device and the rows.
 #pragma once
 
 #include <optional>
@@ -14,7 +14,7 @@ struct ProfileAnswer {
   long long parameters = 0, trainable_parameters = 0;
   std::optional<model::Settings> settings = {};  // as Answer::settings
   std::optional<gpu::SimulatedCard> card = {};   // std::nullopt: without a limit
-  bool fits = true;                              // false: the rows are those of a card without limit
+  bool fits = true;  // false: the rows are those of a card without a limit
   int steps = 0;
   std::vector<std::string> notes = {};
 };

@@ -37,7 +37,7 @@ std::string rows_words(const model::Settings& settings) {
   return text;
 }
 
-// What was assumed in several places, or of several operators.
+// One assumption that was made in several places, or about several operators.
 struct AssumedAlike {
   std::string what, most_often;  // "the places are spread evenly", "topk in model.py:31"
   std::uint64_t count = 0, most = 0;
@@ -129,11 +129,10 @@ std::vector<std::string> sentences(const Answer& answer) {
       all.back() += fmt::format(", the least room of {} cards", answer.cards.size());
   }
   if (const auto& refusal = answer.report.out_of_memory)
-    all.push_back(
-        fmt::format("a request of {} did not fit: {} of {} were free; the picture is that of a run "
-                    "without a limit",
-                    to_string(refusal->requested), to_string(refusal->free),
-                    to_string(refusal->capacity)));
+    all.push_back(fmt::format(
+        "a request of {} did not fit: {} of {} were free; the picture shows a run without "
+        "a limit",
+        to_string(refusal->requested), to_string(refusal->free), to_string(refusal->capacity)));
   for (const plan::Saving& change : answer.advice)
     all.push_back(fmt::format("{} needs {}{}", change.option, to_string(change.process),
                               change.fits ? " and fits" : ""));

@@ -8,8 +8,8 @@
 
 namespace headroom {
 
-// The whole file, or nothing if it does not exist or cannot be read. Also works for /proc, where
-// the reported size is 0.
+// The whole file, or std::nullopt if it does not exist or cannot be read. Also works for /proc,
+// where the reported size is 0.
 [[nodiscard]] std::optional<std::string> read_file(const std::filesystem::path& path);
 
 // As above, for input that the user named: throws InputError with the path and the system's reason.
@@ -32,7 +32,7 @@ void write_all(int descriptor, std::string_view content, const std::filesystem::
 // else ~/.local/state/headroom. This function does not create it.
 [[nodiscard]] std::filesystem::path state_dir();
 
-// An environment variable; nothing if it is unset ("" is a value).
+// An environment variable; std::nullopt if it is unset ("" is a value).
 [[nodiscard]] std::optional<std::string> environment(const char* name);
 
 }  // namespace headroom

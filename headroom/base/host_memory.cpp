@@ -29,7 +29,7 @@ Bytes easily_freed(const path& group) {
   return {};
 }
 
-// Of our control group and of those above it.
+// Applies the limits and free memory of this process's control group and of those above it.
 void look_at_groups(const path& root, HostMemory& memory) {
   const std::string own = read_file(root / "proc/self/cgroup").value_or("");
   const std::size_t start = own.find("0::/");

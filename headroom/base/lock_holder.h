@@ -6,7 +6,7 @@
 
 namespace headroom {
 
-// "PID 1234", or "another process" where the kernel does not tell.
+// "PID 1234", or "another process" where the kernel does not name it.
 [[nodiscard]] std::string lock_holder(const std::filesystem::path& path);
 
 }  // namespace headroom

@@ -22,7 +22,7 @@ class OutputFile {
   OutputFile& operator=(const OutputFile&) = delete;
 
   void write(std::string_view content);
-  // Flushes to the disk and leaves the target as it is. Of several files, sync() each before the
+  // Flushes to the disk and leaves the target as it is. With several files, sync() each before the
   // first commit(): then a full disk leaves all targets as they were.
   void sync();
   // Flushes to the disk and replaces the target.
@@ -33,7 +33,7 @@ class OutputFile {
   [[noreturn]] void fail(int error);
 
   std::filesystem::path path_;
-  std::filesystem::path temporary_;  // empty: writes go to the target itself
+  std::filesystem::path temporary_;  // an empty path: writes go to the target itself
   int descriptor_ = -1;
   std::string buffer_;
 };

@@ -1,4 +1,4 @@
-// Processes of this machine, read from /proc, and what starting one takes.
+// Processes of this machine, read from /proc, and run_command(), which starts one.
 //
 // A process is identified by its number *and* its start time: the system reuses numbers, so a
 // number alone never proves that a process is alive or dead.
@@ -51,11 +51,11 @@ class ProcessTable {
   // reports. In a container the same number may belong to another process.
   [[nodiscard]] bool in_first_pid_namespace() const;
 
-  // True if the process has a file below `prefix` ("/dev/nvidia") open; nothing without permission
-  // to look.
+  // True if the process has a file below `prefix` ("/dev/nvidia") open; std::nullopt without
+  // permission to look.
   [[nodiscard]] std::optional<bool> holds_open(pid_t pid, std::string_view prefix) const;
 
-  // The files below `folder` that the process has mapped; nothing without permission to look.
+  // The files below `folder` that the process has mapped; std::nullopt without permission to look.
   [[nodiscard]] std::optional<std::vector<std::string>> mapped(
       pid_t pid, const std::filesystem::path& folder) const;
 

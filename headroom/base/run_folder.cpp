@@ -24,7 +24,7 @@ constexpr const char* kPrefix = "checkpoint-";
 constexpr const char* kHalf = ".unfinished";
 constexpr const char* kEarlier = "earlier-";
 
-// ---- What is a run's ----
+// ---- The files of a run ----
 
 struct List {
   std::vector<std::string> files;
@@ -67,7 +67,7 @@ List list_of(const fs::path& folder) {
   try {
     const Json document = Json::parse(*text);
     return {document.at("files").get<std::vector<std::string>>(), document.value("moving_to", "")};
-  } catch (const std::exception&) {  // damaged: what its records tell
+  } catch (const std::exception&) {  // damaged: go by the records of its runs
     return list_of_older_run(folder);
   }
 }
@@ -187,7 +187,7 @@ std::optional<SetAside> RunFolder::set_aside() {
   return facts_of(folder_, moved);
 }
 
-// The list moves last: until then it says what is left to move, and where.
+// The list moves last: until then it names the files that are left to move, and their place.
 void RunFolder::finish_set_aside() {
   const fs::path to = folder_ / list_of(folder_).moving_to;
   std::error_code error;
@@ -217,7 +217,7 @@ std::vector<CheckpointFolder> checkpoints_in(const fs::path& folder) {
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     const fs::path& path = entry.path();
     const auto step = step_in(path.filename().string());
-    // Without both files it is what a removed one has left, because a file of the user's is in it.
+    // Without both files it is the rest of a removed one, kept for a file of the user's.
     if (step && (fs::exists(path / "state.json") || fs::exists(path / "model.safetensors")))
       all.push_back({path, *step});
   }

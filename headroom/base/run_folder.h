@@ -1,5 +1,5 @@
-// The folder that a training writes: which of its files are the training's own, and that no second
-// run writes there. Files of others are never replaced, moved or removed.
+// The folder that a training writes. It knows which files are the training's own, and keeps a
+// second run from writing there. Files of others are never replaced, moved or removed.
 //
 //   RunFolder folder("out");         // from here on no other run writes there
 //   folder.set_aside();              // a new run: what an earlier one left moves to out/earlier-1
@@ -40,8 +40,8 @@ class RunFolder {
 
   // Whether an earlier run has left something there.
   [[nodiscard]] bool has_a_run() const;
-  // Moves all that earlier runs have left into a folder earlier-N; nothing: there was nothing.
-  // Nothing in such a folder is ever read or removed. Throws WriteError.
+  // Moves all that earlier runs have left into a folder earlier-N; std::nullopt if there was
+  // nothing. Nothing in such a folder is ever read or removed. Throws WriteError.
   std::optional<SetAside> set_aside();
   // Notes that runs make this file or folder. Throws WriteError if one is there that no run made.
   void claim(const std::string& name);
@@ -71,7 +71,7 @@ struct CheckpointFolder {
 [[nodiscard]] bool is_run_folder(const std::filesystem::path& folder);
 [[nodiscard]] bool is_of_a_run(const std::filesystem::path& folder, const std::string& name);
 // Throws BusyError, with the PID, if a run writes there now, and WriteError if one of these names
-// is there and is no run's.
+// exists and belongs to no run.
 void check_run_folder(const std::filesystem::path& folder, const std::vector<std::string>& names);
 
 }  // namespace headroom

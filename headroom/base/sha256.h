@@ -1,4 +1,4 @@
-// SHA-256 (FIPS 180-4): tells whether a file is the one that was written, and whether two runs
+// SHA-256 (FIPS 180-4): shows whether a file is the one that was written, and whether two runs
 // ended with the same weights.
 //
 //   Sha256 hash;
@@ -17,7 +17,7 @@ namespace headroom {
 class Sha256 {
  public:
   void add(std::string_view bytes);
-  // Of all bytes so far, 64 digits.
+  // The hash of all bytes so far, as 64 digits.
   [[nodiscard]] std::string hex() const;
 
  private:

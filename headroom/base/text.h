@@ -26,7 +26,8 @@ namespace headroom {
 // text from other programs cannot break a table or a terminal.
 [[nodiscard]] std::string without_controls(std::string text);
 
-// Parses the whole text as a number; nothing for other text ("12x", "", " 1", "nan", out of range).
+// Parses the whole text as a number; std::nullopt for other text ("12x", "", " 1", "nan", out of
+// range).
 [[nodiscard]] std::optional<long long> to_integer(std::string_view text);
 [[nodiscard]] std::optional<double> to_number(std::string_view text);
 
@@ -39,8 +40,8 @@ namespace headroom {
 // Levenshtein distance in which a swap of neighbours is one edit: "gpsu" is one edit from "gpus".
 [[nodiscard]] std::size_t edits_between(std::string_view a, std::string_view b);
 
-// The candidate that is the fewest edits from `word` (case ignored), or nothing if even that one is
-// too far away to be the intended word.
+// The candidate that is the fewest edits from `word` (case ignored), or std::nullopt if even that
+// one is too far away to be the intended word.
 [[nodiscard]] std::optional<std::string> nearest(std::string_view word,
                                                  const std::vector<std::string>& candidates);
 

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t kEffects = 34;  // the column where they begin
 
-// What stands for a value where there is no default.
+// The placeholder for a value that has no default.
 std::string placeholder(Kind kind) {
   switch (kind) {
     case Kind::whole:

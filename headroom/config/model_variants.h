@@ -2,8 +2,8 @@
 //
 //   model_variants: [{min_total: 40GiB, model: vit-large, batch_size: 16}, {model: vit-base}]
 //
-// The variant with the highest `min_total` that the smallest card reaches is taken
-// (forecast/policies.h chooses). Here is only what the list says.
+// The variant with the highest `min_total` that the smallest card reaches is taken (plan/policies.h
+// chooses). This header only reads the list.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,10 @@
 namespace headroom::config {
 
 struct ModelVariant {
-  std::string model;                            // in place of model.config
-  Bytes min_total{};                            // of the smallest card's memory; 0: any card
-  std::optional<std::int64_t> batch_size = {};  // in place of batch_size; nothing: that one
+  std::string model;  // in place of model.config
+  Bytes min_total{};  // of the smallest card's memory; 0: any card
+  // In place of the key batch_size; std::nullopt: that key's value.
+  std::optional<std::int64_t> batch_size = {};
 
   bool operator==(const ModelVariant&) const = default;
 };

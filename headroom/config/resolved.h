@@ -35,7 +35,7 @@ struct Sources {
   std::vector<std::string> overrides = {};         // "key=value"
 };
 
-// A key with its final value in words; nothing: it has none.
+// A key with its final value in words; std::nullopt if it has none.
 struct Entry {
   std::string key;
   std::optional<std::string> value;

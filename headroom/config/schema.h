@@ -30,12 +30,12 @@ enum class Kind {
 struct Key {
   std::string name;  // "batch_size", "model.lora_r"
   Kind kind = Kind::text;
-  // As a person would type it. Nothing: the key has no value until it is given one.
+  // As a person would type it. std::nullopt: the key has no value until it is given one.
   std::optional<std::string> usual = {};
   std::string effect = {};  // a sentence for --help-keys
   // Words; one that ends in ":N" takes a whole number of at least `least` in place of N.
   std::vector<std::string> choices = {};
-  // Of numbers.
+  // The range of a number.
   double least = 0;
   double most = std::numeric_limits<double>::infinity();
   // A default that depends on other keys, in place of `usual`, and words for it ("5e-4 for adamw").
@@ -60,7 +60,7 @@ class Schema {
   // By any of its spellings. Throws UsageError for an unknown name, with the nearest known one.
   [[nodiscard]] const Key& key(std::string_view name) const;
 
-  // The key that a wrong name is meant for, by other programs' names too. Empty: none is near.
+  // The key that a wrong name is meant for, by other programs' names too. "" if no key is near.
   [[nodiscard]] std::string suggestion(std::string_view name) const;
 
   [[nodiscard]] bool is_key(std::string_view name) const;

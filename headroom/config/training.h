@@ -1,5 +1,5 @@
-// What a training configuration means: its model, looked up once, and the settings of its step as
-// `headroom estimate` has them.
+// The meaning of a training configuration: its model, looked up once, and the settings of its step
+// as `headroom estimate` has them.
 //
 //   const Training training(resolve(training_keys(), {.overrides = {"model=gpt-tiny"}}));
 //   training.model.name;       // "gpt-tiny"
@@ -29,7 +29,8 @@ struct Training {
   model::NamedModel model;  // that `model` and `model.config` name
   model::Settings settings;
 
-  // The model for data with so many classes, or with so many tokens for a gpt-tiny; 0: not known.
+  // The model for data with this many classes, or with this many tokens for a gpt-tiny; 0: not
+  // known.
   [[nodiscard]] model::ModelConfig model_for(std::int64_t outputs) const;
   // "gpt2"; of a model in a folder, the folder's name.
   [[nodiscard]] std::string short_name() const;
@@ -40,9 +41,10 @@ struct Training {
 // The adapter that `weights` names, if it names one.
 [[nodiscard]] std::optional<std::string> adapter_of(const Resolved& config);
 // The weights that the configuration names; std::nullopt: random ones. Throws InputError if they
-// are missing. Of an adapter in peft's form those of the model below it.
+// are missing. For an adapter in peft's form, those of the model below it.
 [[nodiscard]] std::optional<std::string> weights_of(const Resolved& config);
-// What other programs call the model: a folder with its config.json, or its name on the hub.
+// The name by which other programs know the model: a folder with its config.json, or its name on
+// the hub.
 [[nodiscard]] std::string base_name_of(const Resolved& config);
 
 // If `weights` names an adapter, the model is the adapter's, unless the configuration names one.

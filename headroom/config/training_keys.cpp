@@ -175,7 +175,7 @@ std::vector<Key> length_keys() {
       count("early_stop", "0", 0,
             "Stop after this many evaluations without a better result; 0: never."),
       count("stop_on_nan", "0", 0,
-            "Stop with exit code 1 after this many losses in a row that are no finite numbers; 0: "
+            "Stop with exit code 1 after this many losses in a row that are not finite numbers; 0: "
             "never."),
   };
 }
@@ -218,12 +218,12 @@ std::vector<Key> memory_keys() {
   return {
       between(0.001, 1,
               share(Kind::share_or_bytes, "budget", "0.7",
-                    "What parameters, gradients and optimizer states may take of a card: 0.7, 70%, "
-                    "20GiB. A given one refuses a run that takes more.")),
+                    "Most memory of a card that parameters, gradients and optimizer states may "
+                    "take: 0.7, 70%, 20GiB. If it is given, a run that takes more is refused.")),
       {.name = "margin",
        .kind = Kind::share_or_bytes,
-       .effect = "What a plan leaves free of the card, if it can: 1GiB, 0.1, 10%. Default: 512MiB "
-                 "or 5%, whichever is more.",
+       .effect = "Memory of the card that a plan leaves free, if it can: 1GiB, 0.1, 10%. Default: "
+                 "512MiB or 5%, whichever is more.",
        .most = 1},
       count("max_retries", "3", 0, "Tries of one step with other plans, when memory runs out."),
       text("alloc_conf", "", "Settings of the allocator, as in PYTORCH_ALLOC_CONF."),

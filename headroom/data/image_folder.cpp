@@ -12,7 +12,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kFolderForm =
     "a folder for each class with its .jpg or .png files, or such folders in `train` and `val`";
-constexpr std::size_t kHeldOut = 10;  // without a validation part: one in so many images
+constexpr std::size_t kHeldOut = 10;  // without a validation part: one in this many images
 
 // Other images are refused rather than left out: a class would lose them in silence.
 bool is_image(const fs::path& file) {
@@ -61,7 +61,7 @@ std::vector<fs::path> class_folders_in(const fs::path& training, std::vector<std
   return folders;
 }
 
-// Where a part of the set is. Empty: it has no folder of its own.
+// The folder of a part of the set; an empty path if the part has none of its own.
 fs::path folder_of_part(const fs::path& folder, Split split) {
   const std::vector<const char*> names = split == Split::train ? std::vector{"train"}
                                          : split == Split::validation

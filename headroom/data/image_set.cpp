@@ -66,7 +66,7 @@ DecodedImage decoded_image(const std::filesystem::path& path, const ImageOptions
   return image;
 }
 
-// What is wrong with an image; empty: nothing. As small as it can be decoded, for speed.
+// The damage of an image, or "" if it is sound. Decodes at the smallest size, for speed.
 std::string damage_of(const std::filesystem::path& path) {
   detail::Dice dice(0);
   try {
@@ -93,7 +93,7 @@ std::vector<std::string> damages_of(const std::vector<LabelledImage>& images) {
   return all;
 }
 
-// Removes the damaged ones. Returns a sentence on them; empty: there was none.
+// Removes the damaged ones. Returns a sentence on them, or "" if there was none.
 std::string leave_out_damaged(std::vector<LabelledImage>& images) {
   const std::vector<std::string> damages = damages_of(images);
   std::vector<LabelledImage> sound;

@@ -52,7 +52,8 @@ struct LabelledImage {
 class ImageSet : public Dataset {
  public:
   // Any list of files. Throws UsageError for options that make no sense and for labels without a
-  // class, and InputError if all images are damaged. `notes`: what the caller has left out.
+  // class, and InputError if all images are damaged. `notes`: sentences on what the caller has left
+  // out.
   ImageSet(std::vector<LabelledImage> images, std::vector<std::string> classes,
            const ImageOptions& options, std::vector<std::string> notes = {});
 
@@ -63,7 +64,7 @@ class ImageSet : public Dataset {
   [[nodiscard]] const std::vector<LabelledImage>& images() const { return images_; }
   [[nodiscard]] const std::vector<std::string>& classes() const { return classes_; }
   [[nodiscard]] const ImageOptions& options() const { return options_; }
-  // What was left out, a sentence each: folders without images, damaged images.
+  // Sentences about what was left out: folders without images, damaged images.
   [[nodiscard]] const std::vector<std::string>& notes() const { return notes_; }
 
  private:
@@ -73,8 +74,8 @@ class ImageSet : public Dataset {
   std::vector<std::string> notes_;
 };
 
-// A folder for each class, named for it, with .jpg, .jpeg or .png files; one without images is no
-// class. If `folder` has a folder `train`, the classes are in that and in `val` (or `valid`,
+// A folder for each class, named for it, with .jpg, .jpeg or .png files; one without images is not
+// a class. If `folder` has a folder `train`, the classes are in that and in `val` (or `valid`,
 // `validation`) and `test`. Without a validation part, every tenth image of a class, in the order
 // of names, is for validation and not for training; of two to nine images the last one is. That
 // part is then empty if no class has two images.

@@ -89,7 +89,7 @@ const char* to_string(Split split) {
   return "?";
 }
 
-// What is in each batch.
+// Decides the examples of each batch.
 struct Loader::Recipe {
   std::shared_ptr<const Dataset> set;
   LoaderOptions options;
@@ -135,7 +135,7 @@ class Loader::Crew {
     for (int i = 0; i < recipe.options.workers; ++i)
       workers_.emplace_back([this](const std::stop_token& stop) { work(stop); });
   }
-  // All are told before the first is waited for.
+  // Asks all to stop before it waits for the first.
   ~Crew() {
     for (std::jthread& worker : workers_) worker.request_stop();
   }
@@ -193,7 +193,7 @@ class Loader::Crew {
   Position begin_;  // of the next batch that no worker has begun
   std::deque<std::shared_ptr<Slot>> slots_;
   Bytes largest_;
-  std::vector<std::jthread> workers_;  // last: they end before what they use
+  std::vector<std::jthread> workers_;  // last: they end before the members they use
 };
 
 Loader::Loader(std::shared_ptr<const Dataset> set, const LoaderOptions& options) {

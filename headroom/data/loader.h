@@ -32,7 +32,7 @@ namespace headroom::data {
 struct LoaderOptions {
   std::int64_t batch_size = 1;
   bool shuffle = false;    // another order in each epoch
-  std::uint64_t seed = 0;  // of the order, and of what is random in examples
+  std::uint64_t seed = 0;  // of the order, and of the random parts of examples
   int workers = 2;         // threads; 0: next() makes the batch itself, in its own thread
   int ahead = 4;           // batches that are ready or being made, with workers
   Bytes most_bytes{std::int64_t{1} << 30};  // of those batches

@@ -29,7 +29,7 @@ constexpr const char* kHowToMake =
   throw InputError(expectation(file.string(), expected, received, to_try));
 }
 
-// ---- What the files beside a .bin say ----
+// ---- The files beside a .bin ----
 
 struct TokenForm {
   std::int64_t width = 2;  // bytes of a token

@@ -58,11 +58,11 @@ class TokenFile : public Dataset {
 
   [[nodiscard]] std::int64_t tokens() const;  // in the file
   // Throws InputError for a token that the vocabulary does not have: among all tokens of a file of
-  // up to 256 MiB, else among so many of them, spread evenly.
+  // up to 256 MiB, else among this many of them, spread evenly.
   void check() const;
   // The highest among the same tokens.
   [[nodiscard]] std::int64_t highest() const;
-  // As the .json says; nothing without it.
+  // As the .json says; std::nullopt without it.
   [[nodiscard]] std::optional<std::int64_t> vocabulary() const;
   [[nodiscard]] std::optional<std::int64_t> document_end() const;
   [[nodiscard]] std::optional<std::int64_t> mask_token() const;

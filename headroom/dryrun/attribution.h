@@ -1,6 +1,6 @@
 // Finds the module and phase of an operator from its arguments and its thread: LibTorch has no
-// module hooks in C++. Where calls of modules are told (module_calls.h), the innermost one counts,
-// or its child whose parameters the operator uses.
+// module hooks in C++. Where calls of modules are reported (module_calls.h), the innermost one
+// counts, or its child whose parameters the operator uses.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -64,7 +64,7 @@ class Attribution {
     // Its changes of modules in forward passes, by the count of nodes.
     std::vector<std::pair<std::uint64_t, trace::Name>> changes;
   };
-  // What the arguments of one operator say.
+  // The facts that an operator's arguments give.
   struct Arguments {
     std::optional<trace::Name> module;  // of the parameters
     bool has_several_modules = false, needs_gradient = false;
@@ -72,7 +72,7 @@ class Attribution {
   };
 
   void look_at(const at::Tensor& argument, bool is_embedding, Arguments& found);
-  // Work on single numbers that have a graph, and are no parameters.
+  // Work on single numbers that have a graph, and are not parameters.
   [[nodiscard]] static bool is_sum_of_losses(const Arguments& found);
   // Under the lock, as those below.
   [[nodiscard]] Thread& this_thread();

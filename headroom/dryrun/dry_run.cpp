@@ -79,7 +79,8 @@ trace::Report run_on(const gpu::SimulatedCard& on, const std::function<Subject(c
   return dry_run(simulation.card(0), subject, options);
 }
 
-// If the card is too small, runs again on the same card without limit, to report the memory needed.
+// If the card is too small, runs again on the same card without a limit, to report the memory
+// needed.
 trace::Report run_on_card_or_larger(const gpu::SimulatedCard& on,
                                     const std::function<Subject(c10::Device)>& make,
                                     const Options& options, const CardOptions& card) {
@@ -145,7 +146,7 @@ trace::Report dry_run(std::string_view card_spec, const std::function<Subject(c1
 
 gpu::SimulatedCard card_for(std::string_view spec) {
   if (spec == kUnlimited)
-    return {.name = "a card without limit",
+    return {.name = "a card without a limit",
             .total = allocator::kUnlimited,
             .reserved = {},
             .profile = {}};

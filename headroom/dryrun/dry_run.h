@@ -56,7 +56,7 @@ namespace headroom::dryrun {
 // Options for the new card, as in sim::SimulationOptions.
 struct CardOptions {
   sim::Rules rules = sim::Rules::cuda;
-  std::optional<allocator::Settings> settings = {};  // nothing: from the environment
+  std::optional<allocator::Settings> settings = {};  // std::nullopt: taken from the environment
   bool cublas_workspaces = true;
 };
 

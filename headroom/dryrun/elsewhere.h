@@ -7,8 +7,8 @@
 
 namespace headroom::dryrun {
 
-// Runs the step once more to record its tensors, then throws UsageError that lists them, by name if
-// the subject names them.
+// Runs the step again to record its tensors, then throws UsageError that lists them, by name if the
+// subject names them.
 [[noreturn]] void refuse_step_elsewhere(const char* function, const sim::Card& card,
                                         const Subject& subject);
 

@@ -1,6 +1,6 @@
-// The calls of modules that run in this thread, as a frame that has hooks for them (Python) tells
-// them: memory that a module's own code allocates, or a child of it that has no tensors, is then
-// the module's (attribution.h), not that of the last child with parameters.
+// The calls of modules that run in this thread, reported by a frame that has hooks for them
+// (Python): memory that a module's own code allocates, or a child of it that has no tensors, is
+// then the module's (attribution.h), not that of the last child with parameters.
 //
 //   enter_module("h.0.attn");
 //   ...                        // its forward
@@ -21,7 +21,7 @@ struct ModuleCall {
 void enter_module(std::string name);
 void leave_module();
 
-// Null: none runs. Valid until the next of the two above.
+// Null if none runs. Valid until the next of the two above.
 [[nodiscard]] const ModuleCall* innermost_module_call();
 
 }  // namespace headroom::dryrun

@@ -29,7 +29,7 @@ class RequestPredictor {
   // A complete run, on a card that refused no request.
   void learn(std::int64_t size, Requests requests);
 
-  // The next four: nothing if fewer than two runs are known, unless one is of this size.
+  // The next four: std::nullopt if fewer than two runs are known, unless one is of this size.
   [[nodiscard]] std::optional<bool> fits(std::int64_t size,
                                          const allocator::CachingAllocator& card) const;
   // For a run on an unlimited card with the allocator settings of `card`.

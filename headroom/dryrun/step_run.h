@@ -65,9 +65,9 @@ struct Growth {
 // Since the last reset of the peaks, as in StepRun. Continues after a refused request, so the card
 // must be unlimited to give a useful figure.
 [[nodiscard]] Bytes peak_reserved(const Requests& requests, allocator::CachingAllocator card);
-// Between these lies the smallest card that serves them: what one replay tells.
+// The smallest card that serves them lies between these two figures of one replay.
 struct CardBounds {
-  Bytes at_least, at_most;  // the peaks of what is allocated and of what is reserved
+  Bytes at_least, at_most;  // the peaks of allocated and of reserved memory
 };
 [[nodiscard]] CardBounds card_bounds(const Requests& requests,
                                      const allocator::CachingAllocator& card);

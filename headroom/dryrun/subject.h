@@ -21,7 +21,7 @@ struct Subject {
   std::function<void()> step = {};     // one whole training step
   std::vector<Named> parameters = {};  // "h.0.attn.weight": the module is before the last dot
   std::vector<Named> buffers = {};
-  // Names of all modules, where their calls are told (module_calls.h); else empty.
+  // Names of all modules, where their calls are reported (module_calls.h); else empty.
   std::vector<std::string> modules = {};
   std::vector<at::Tensor> inputs = {};
   std::vector<at::Tensor> states = {};  // the optimizer's, from earlier steps

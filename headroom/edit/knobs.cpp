@@ -29,7 +29,7 @@ const char* word_of(Quantity quantity) {
 // One mapped place, as found.
 struct Knob {
   Mapping mapping;
-  std::optional<long long> first;  // empty: not given
+  std::optional<long long> first;  // std::nullopt if not given
   std::vector<Edit> edits;         // of the command
   std::set<std::size_t> programs;  // clauses of the command that have it as an argument
   std::filesystem::path file;      // or a place in this file:

@@ -22,7 +22,7 @@ class Lexer {
  public:
   explicit Lexer(const Text& text) : text_(text) {}
 
-  // Nothing if a quote is open at the end.
+  // std::nullopt if a quote is open at the end.
   std::optional<std::vector<Clause>> run() {
     begin_clause();
     while (more() && !stopped_) {

@@ -19,7 +19,7 @@ namespace headroom::estimate {
 
 struct AdviceOptions {
   std::size_t wanted = 3;
-  // True for settings that may be tried; empty: all.
+  // True for settings that may be tried; without a function, all may be tried.
   std::function<bool(const model::Settings&)> allows = {};
 };
 

@@ -26,8 +26,9 @@ namespace headroom::estimate {
 
 struct Options {
   sim::Rules rules = sim::Rules::cuda;
-  std::optional<allocator::Settings> allocator = {};  // empty: PYTORCH_CUDA_ALLOC_CONF
-  bool keep_trace = false;                            // of a run in a child it stays there
+  // std::nullopt: taken from PYTORCH_CUDA_ALLOC_CONF.
+  std::optional<allocator::Settings> allocator = {};
+  bool keep_trace = false;  // of a run in a child it stays there
 };
 
 struct Estimate {

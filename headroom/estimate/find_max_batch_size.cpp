@@ -106,8 +106,8 @@ class Trials {
 };
 
 // The largest size for which `is_good` holds while it fails for the next size, or the last size of
-// the bounds. Searches from `start` in growing steps, then by halving. Nothing if the smallest size
-// already fails.
+// the bounds. Searches from `start` in growing steps, then by halving. std::nullopt if the smallest
+// size already fails.
 std::optional<Size> boundary(const Bounds& bounds, Size start,
                              const std::function<bool(Size)>& is_good) {
   const Size least = bounds.at_least, most = *bounds.at_most;

@@ -41,14 +41,14 @@ namespace headroom::estimate {
 struct MaxBatchOptions {
   Margin margin = {};
   bool really = false;
-  // The training's own optimizer, of a class of torch::optim, over the model's parameters. Null:
-  // the trial makes an AdamW.
+  // The training's own optimizer, of a class of torch::optim, over the model's parameters. Null
+  // means the trial makes an AdamW.
   torch::optim::Optimizer* optimizer = nullptr;
   int steps = 2;
 };
 
 struct MaxBatch {
-  std::optional<std::int64_t> size;         // nothing: even the smallest does not fit
+  std::optional<std::int64_t> size;         // std::nullopt if even the smallest does not fit
   std::optional<std::int64_t> recommended;  // as in Largest
   bool capped = false;                      // `max` fits
   std::vector<Probe> dry_probes;            // in the order of the runs

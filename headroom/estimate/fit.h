@@ -29,11 +29,11 @@ using answer::Over;
 struct FitOptions {
   Over over = Over::batch;  // seq: with the batch of the settings
   std::int64_t at_least = 1;
-  // Nothing: limited by the card and, for a sequence, by the model's positions.
+  // std::nullopt: limited by the card and, for a sequence, by the model's positions.
   std::optional<std::int64_t> at_most = {};
   Margin margin = {};
   sim::Rules rules = sim::Rules::cuda;
-  std::optional<allocator::Settings> allocator = {};  // nothing: from the environment
+  std::optional<allocator::Settings> allocator = {};  // std::nullopt: taken from the environment
 };
 
 struct FitResult {

@@ -7,8 +7,8 @@
 //   }, card);
 //   found.size;   // 12: a step of 12 was run on this card and fits, one of 13 does not
 //
-// The search (plan/largest.h) runs a small size first, then a size near the answer, guessed from the
-// memory that the first run kept alive. The requests of these two predict all other sizes
+// The search (plan/largest.h) runs a small size first, then a size near the answer, guessed from
+// the memory that the first run kept alive. The requests of these two predict all other sizes
 // (request_predictor.h), and each further run corrects the prediction. Most searches end with the
 // fourth run.
 #pragma once
@@ -28,7 +28,7 @@ inline constexpr int kMostProbes = 6;
 struct Probe {
   std::int64_t size = 0;
   bool fits = false;
-  // The peak of a run that fits; otherwise the peak of the same run on a card without limit.
+  // The peak of a run that fits; otherwise the peak of the same run on a card without a limit.
   Bytes peak_reserved;
   bool operator==(const Probe&) const = default;
 };
@@ -47,7 +47,7 @@ struct Bounds {
 };
 
 struct Largest {
-  std::optional<std::int64_t> size;  // nothing: even the smallest does not fit
+  std::optional<std::int64_t> size;  // std::nullopt if even the smallest does not fit
   bool capped = false;               // `at_most` fits
   // True if `size + 1` was run and does not fit, or if `capped`. Otherwise the probes ran out, and
   // a larger size may fit: seen only with chunked losses, whose incomplete last chunk makes memory
@@ -55,7 +55,7 @@ struct Largest {
   bool is_proven = true;
   // With a share: `size` less that share, at least 1; or `at_most` itself if it fits and leaves the
   // share of the card free. With bytes: the largest size whose peak of reserved memory leaves them
-  // free, predicted from the probes' requests and run too if probes are left. Nothing: no such
+  // free, predicted from the probes' requests and run too if probes are left. std::nullopt: no such
   // size.
   std::optional<std::int64_t> recommended;
   std::vector<Probe> probes;  // in the order of the runs

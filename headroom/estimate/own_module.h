@@ -31,7 +31,7 @@
 namespace headroom::estimate {
 
 struct OwnModuleOptions {
-  // The training's own optimizer, of a class of torch::optim. Null: an AdamW with PyTorch's
+  // The training's own optimizer, of a class of torch::optim. Null means an AdamW with PyTorch's
   // defaults.
   const torch::optim::Optimizer* optimizer = nullptr;
   dryrun::Options run = {};

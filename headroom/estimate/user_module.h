@@ -30,7 +30,7 @@ using LossOfBatch = std::function<at::Tensor(torch::nn::Module&)>;
 
 // The model to train, or a function that makes it, with its types erased.
 struct UserModule {
-  torch::nn::Module* model = nullptr;  // null: a function makes the model
+  torch::nn::Module* model = nullptr;  // null if a function makes the model
   // Another model: a clone of this one with its values, or a new one if null.
   std::function<std::shared_ptr<torch::nn::Module>(const torch::nn::Module*, c10::Device)> another;
   std::function<LossOfBatch(std::int64_t rows, c10::Device)> batch_of;

@@ -47,7 +47,7 @@ struct Forecast {
   // An estimate by reserved_for.
   Bytes reserved;
   Bytes process;                // reserved, and the CUDA context where the card's is known
-  Bytes resident;               // parameters, gradients and states: what stays all the time
+  Bytes resident;               // parameters, gradients and states, which stay all the time
   Bytes on_host, on_disk;       // offloaded bytes
   Bytes offloaded_activations;  // the activations among them
   std::vector<ModuleMemory> by_module;
@@ -60,7 +60,7 @@ class TooLargeError : public InputError {
   using InputError::InputError;
 };
 
-// `profile` describes the card's chip. Null: attention as on an A100, without workspaces and
+// `profile` describes the card's chip. Null means attention as on an A100, without workspaces and
 // context. Throws InputError for an impossible config, UsageError for unsupported settings.
 [[nodiscard]] Forecast forecast_of(const model::ModelConfig& config,
                                    const model::Settings& settings,

@@ -1,4 +1,4 @@
-// Which of CUTLASS's kernels runs, and what it works in.
+// Finds the kernel of CUTLASS that runs, and the memory that it works in.
 // Source: the headers of the wheel, ATen/native/transformers/cuda/mem_eff_attention/kernels/
 // cutlassF.h and cutlassB.h (the kernels in their order), kernel_backward.h (workspace_size and
 // what it calls, kOutputInRF, kKernelComputesDelta), kernel_forward.h

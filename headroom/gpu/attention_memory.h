@@ -11,7 +11,7 @@ namespace headroom::gpu {
 // kernel but cuDNN's by default, and newer consumer chips choose alike.
 [[nodiscard]] int chip_number(const DeviceProfile* profile);
 
-// Logsumexp of each query, which the backward pass reads: for so many queries.
+// Logsumexp of each query, which the backward pass reads: for this many queries.
 [[nodiscard]] std::int64_t efficient_statistics(std::int64_t queries);
 
 // A call of the memory-efficient kernels, CUTLASS's.
@@ -28,10 +28,10 @@ struct EfficientCall {
 [[nodiscard]] std::int64_t efficient_workspace(const EfficientCall& call);
 // True if the backward pass's kernel computes delta itself; else tensor operators do before it.
 [[nodiscard]] bool efficient_computes_delta(const EfficientCall& call);
-// A mask's rows are aligned to so many elements.
+// A mask's rows are aligned to this many elements.
 [[nodiscard]] std::int64_t efficient_mask_row(std::int64_t keys);
 
-// FlashAttention's backward pass sums in float, for so many queries of so wide heads.
+// FlashAttention's backward pass sums in float, for this many queries of heads this wide.
 struct FlashTile {
   std::int64_t queries, head_dim;
 };

@@ -3,7 +3,7 @@
 // of each figure.
 //
 //   find_card("4090")->total;   // also "RTX 4090", "a100-40gb", "h100 pcie"
-//   find_card("A100");          // null: the name is ambiguous; cards_called() lists the four cards
+//   find_card("A100");          // null, as the name is ambiguous; cards_called() lists the four
 #pragma once
 
 #include <optional>
@@ -16,8 +16,8 @@
 
 namespace headroom::gpu {
 
-// Dense throughput in 10^12 operations a second: no sparsity, sums in fp32 as in training. Empty if
-// the chip has no such unit.
+// Dense throughput in 10^12 operations a second: no sparsity, sums in fp32 as in training.
+// std::nullopt if the chip has no such unit.
 struct Rates {
   std::optional<double> fp32, tf32, fp16, bf16;
 };

@@ -70,7 +70,7 @@ std::optional<std::string> leading_number(std::string_view text) {
 
 struct Choice {
   std::vector<std::size_t> cards;
-  std::string stopped;  // why the list ended early; empty if it did not
+  std::string stopped;  // why the list ended early, or "" if it did not
 };
 
 // Two passes, like PyTorch: a number repeated before the end of the list empties it, even after a

@@ -36,8 +36,8 @@ struct CudaView {
 
 [[nodiscard]] CudaView cuda_view(const Machine& machine, const CudaEnvironment& environment);
 
-// The number CUDA gives to the card at `position` of machine.cards; nothing if CUDA does not see
-// it.
+// The number CUDA gives to the card at `position` of machine.cards; std::nullopt if CUDA does not
+// see it.
 [[nodiscard]] std::optional<int> cuda_number(const CudaView& view, std::size_t position);
 
 }  // namespace headroom::gpu

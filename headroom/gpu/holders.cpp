@@ -58,8 +58,8 @@ bool is_shell(const ProcessFacts& process) {
   return is_one_of(process.command, {"bash", "zsh", "fish", "sh", "dash", "ksh", "tcsh", "csh"});
 }
 
-// Shells, terminals and session leaders outlive the programs they start; such a parent is no sign
-// of a running job.
+// Shells, terminals and session leaders outlive the programs they start; such a parent is not a
+// sign of a running job.
 bool is_interactive(const ProcessFacts& parent) {
   if (is_shell(parent)) return !runs_a_script(parent.command);
   return is_one_of(parent.command, {"tmux", "screen", "SCREEN", "sshd", "login", "su", "sudo"});

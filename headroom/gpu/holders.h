@@ -36,11 +36,12 @@ struct HolderReport {
   std::optional<Bytes> used;
   std::optional<Seconds> age;  // since the process started
   std::string why;             // one sentence: why it still holds the memory
-  std::string action;          // one sentence: what the user can do
+  std::string action;          // one sentence of advice for the user
 };
 
-// Memory in use on the card beyond its listed processes. Nothing if the driver does not report it,
-// on a card with MIG slices (the slices report it), and for less than the driver's own bookkeeping.
+// Memory in use on the card beyond its listed processes. std::nullopt if the driver does not report
+// it, on a card with MIG slices (the slices report it), and for less than the driver's own
+// bookkeeping.
 [[nodiscard]] std::optional<Bytes> unlisted_memory(const Card& card);
 
 // Every holder of every card, in the order of the cards, largest first. `search_harder` also finds
@@ -49,7 +50,7 @@ struct HolderReport {
                                                         const ProcessTable& processes,
                                                         bool search_harder);
 
-// A reason not to end a process, or nothing if it may be ended. `earlier` is the same process
+// A reason not to end a process, or std::nullopt if it may be ended. `earlier` is the same process
 // kWatched before: CPU time used since then counts as progress.
 inline constexpr Seconds kWatched{10.0};
 [[nodiscard]] std::optional<std::string> reason_to_spare(const Machine& machine,

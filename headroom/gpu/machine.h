@@ -39,7 +39,7 @@ enum class ProcessKind {
 
 struct GpuProcess {
   ProcessKind kind = ProcessKind::compute;
-  // Empty if the number would belong to another process in our PID namespace.
+  // std::nullopt if the number would belong to another process in our PID namespace.
   std::optional<pid_t> pid;
   long long start_ticks = 0;  // with `pid` the identity of the process; 0 if it is invisible
   std::optional<std::string> user, command;
@@ -101,15 +101,15 @@ struct Card {
 inline constexpr Seconds kFreshFor{2.0};
 [[nodiscard]] bool is_fresh(const Card& card, Clock::time_point now);
 
-// The usable memory: what a new process could be given on the card now, or nothing if that is
-// unknown. It is the free memory minus what is withheld; 0 on a card that takes no further process
-// (compute mode, MIG parent). Every display and every decision uses this figure.
+// The usable memory: what a new process could be given on the card now, or std::nullopt if that is
+// unknown. It is the free memory minus the withheld memory; 0 on a card that takes no further
+// process (compute mode, MIG parent). Every display and every decision uses this figure.
 [[nodiscard]] std::optional<Bytes> usable_now(const Card& card);
 
 struct Machine {
   std::optional<std::string> driver;  // "580.65.06"
   std::optional<int> cuda_driver;     // 13000: the newest CUDA this driver runs
-  std::string why_no_driver;          // one sentence; empty if there is a driver
+  std::string why_no_driver;          // one sentence, or "" if there is a driver
   bool silent = false;                // the driver hangs: it has not even listed its cards
   Clock::time_point asked{};          // start of the wait for the first data
   bool simulated = false;
@@ -120,7 +120,7 @@ struct Machine {
 // "GPU 3", "GPU 3 slice MIG-1f2e...": the card's name in messages.
 [[nodiscard]] std::string label(const Card& card);
 
-// The memory of the smallest card; nothing if no card tells.
+// The memory of the smallest card; std::nullopt if no card reports it.
 [[nodiscard]] std::optional<Bytes> smallest_total(const Machine& machine);
 
 // "13.0", from the driver's 13000.

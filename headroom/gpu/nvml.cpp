@@ -213,7 +213,7 @@ void NvmlSource::read_processes(Card& card) {
   note(card, compute.code());
   note(card, graphics.code());
   card.processes.reset();
-  // The compute list is required; the graphics list alone would not tell which processes compute.
+  // The compute list is required; the graphics list alone would not show which processes compute.
   if (!compute) return;
 
   const auto accounting = library_->ask<unsigned int>({"nvmlDeviceGetAccountingMode"}, device);

@@ -14,7 +14,7 @@ namespace headroom::gpu {
 
 struct AttentionKernel {
   std::string name;                 // flash, memory_efficient, cudnn, math
-  std::vector<std::string> dtypes;  // "float16", ...; empty: all
+  std::vector<std::string> dtypes;  // "float16", ...; an empty list means all
   std::optional<int> max_head_dim;
   std::optional<bool> allows_mask;
 };

@@ -21,8 +21,8 @@ enum class Order { most_free, least_loaded, index };
 // "most-free", "least-loaded", "index"; throws UsageError.
 [[nodiscard]] Order parse_order(std::string_view text);
 
-// Memory that a new process could be given on a card; nothing if unknown. An unknown card is never
-// picked.
+// Memory that a new process could be given on a card; std::nullopt if unknown. An unknown card is
+// never picked.
 using Usable = std::function<std::optional<Bytes>(const Card&)>;
 
 struct DeviceRequest {

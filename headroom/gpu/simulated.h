@@ -35,7 +35,7 @@ struct SimulatedCard {
 
 struct SimulatedBox {
   std::vector<SimulatedCard> cards = {};
-  std::string name = {};  // shared under this name; empty: private
+  std::string name = {};  // shared under this name; "" means private
 };
 
 // Parses "8x31.36GiB", "2xRTX4090" or "1x24GiB,1x80GiB", each optionally with "@NAME" at its end

@@ -25,7 +25,7 @@ struct Uuid {
 
   auto operator<=>(const Uuid&) const = default;
 
-  // Parses the whole text, in any case; nothing if it is not a UUID.
+  // Parses the whole text, in any case; std::nullopt if it is not a UUID.
   [[nodiscard]] static std::optional<Uuid> parse(std::string_view text);
   // The same for text from a driver: text that is not a UUID is kept as it is, and still identifies
   // the card.

@@ -29,7 +29,7 @@ struct WaitOptions {
   std::function<void(const WaitProgress&)> progress = {};
   std::stop_token cancel = {};  // ends the wait; a sample under way finishes first (at most 3 s)
   Usable usable = usable_now;
-  // Keeps only the cards that may be picked (see narrowed() in devices.h); empty: all.
+  // Keeps only the cards that may be picked (see narrowed() in devices.h); without a function, all.
   std::function<Machine(Machine)> narrow = {};
   // Cards on which a process ended in the last 10 s, as far as known (see recent_ends.h).
   std::function<std::set<Uuid>(const Machine&)> recent_ends = {};

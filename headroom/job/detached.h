@@ -20,7 +20,7 @@ struct DetachedJob {
   ProcessIdentity supervisor;
   std::vector<std::string> command;
   WallTime started;
-  std::optional<int> exit_code;  // empty: it still runs, or it was killed
+  std::optional<int> exit_code;  // std::nullopt if it still runs or was killed
   std::filesystem::path output;
 
   [[nodiscard]] bool is_running() const;

@@ -36,7 +36,8 @@ struct Launch {
   std::vector<std::string> environment{};  // "NAME=value", added to ours
   std::vector<int> inherited{};  // descriptors that stay open in the job, such as its lease
   bool output_to_error = false;  // its standard output goes to our standard error
-  std::optional<sigset_t> signal_mask{};  // blocked at its start; empty: as in this thread
+  // The signals blocked at its start; std::nullopt: those blocked in this thread.
+  std::optional<sigset_t> signal_mask{};
 };
 
 struct JobEnd {

@@ -147,7 +147,7 @@ class Seeker {
 
   // ---- Taking ----
 
-  // Nothing if another job was first.
+  // std::nullopt if another job was first.
   std::optional<Lease> try_to_take(gpu::Selection& selection) {
     try {
       if (auto lease = take(selection)) return lease;

@@ -27,7 +27,7 @@
 namespace headroom::lease {
 
 struct Acquired {
-  std::optional<Lease> lease;  // empty: timed out, cancelled or cannot_be_met, see `wait`
+  std::optional<Lease> lease;  // std::nullopt if not granted; `wait` says why
   gpu::WaitResult wait;        // the cards that were picked, or the reason for none
 };
 

@@ -78,7 +78,7 @@ class Directory {
   // would not know of each other; else the first that can be made. Throws WriteError if none can be
   // made, UnavailableError if no file system is suitable (all on a network).
   [[nodiscard]] static Directory open(const Paths& paths = candidates());
-  // The same without making one; nothing if there is none, and thus no leases.
+  // The same without making one; std::nullopt if there is none, and thus no leases.
   [[nodiscard]] static std::optional<Directory> existing(const Paths& paths = candidates());
   // This folder, made if missing.
   [[nodiscard]] static Directory at(const std::filesystem::path& path);

@@ -31,7 +31,7 @@ std::set<FileNumber> open_leases(pid_t pid) {
   while (const dirent* file = ::readdir(files.get())) {
     const ssize_t length =
         ::readlinkat(::dirfd(files.get()), file->d_name, target.data(), target.size());
-    if (length <= 0) continue;  // "." and ".." are no links
+    if (length <= 0) continue;  // "." and ".." are not links
     // Check the name first: stat() of a file on an unreachable server may hang.
     const std::string_view name(target.data(), static_cast<std::size_t>(length));
     struct stat facts {};

@@ -31,10 +31,10 @@ class Attribution {
   // Caches facts about processes: make a new one for each look at the machine.
   explicit Attribution(const std::vector<Claim>& leases, ProcessTable processes = ProcessTable());
 
-  // The identifier of the lease that the process belongs to on this card; empty: none.
+  // The identifier of the lease that the process belongs to on this card, or "" if there is none.
   [[nodiscard]] std::string lease_of(const gpu::GpuProcess& process, const gpu::Uuid& card);
 
-  // Nothing if the card's process list is older than its memory.
+  // std::nullopt if the card's process list is older than its memory.
   [[nodiscard]] std::optional<UsedByLease> used_on(const gpu::Card& card);
 
   // Those that used_on() has found so far.

@@ -22,7 +22,7 @@ inline constexpr Seconds kLongUnused{3600};
                                                    WallTime now = std::chrono::system_clock::now());
 
 // The part that a selection's sentence lacks: unused reservations on these cards with their
-// holders, and the position in the queue of the waiter `id`. Empty if there is none.
+// holders, and the position in the queue of the waiter `id`. "" if there is none.
 [[nodiscard]] std::string also_in_the_way(const Look& look, const std::vector<gpu::Uuid>& cards,
                                           const std::string& id);
 

@@ -27,7 +27,8 @@ inline constexpr Bytes kMargin{64LL << 20};
 // None on a simulated card, whose figures are exact.
 [[nodiscard]] Bytes margin_of(const gpu::Card& card);
 
-// What a process could be given of the card if nothing else were on it. 0 if its size is unknown.
+// The memory that a process could be given on the card if nothing else were on it. 0 if its size is
+// unknown.
 [[nodiscard]] Bytes usable_when_empty(const gpu::Card& card);
 
 // The facts for a decision: the cards, and the leases that use their memory.

@@ -17,7 +17,7 @@ namespace headroom::lease {
 
 class OuterLease {
  public:
-  // Nothing if HEADROOM_LEASE is unset, or names a lease that has ended or that neither this
+  // std::nullopt if HEADROOM_LEASE is unset, or names a lease that has ended or that neither this
   // process nor an ancestor holds: the variable alone proves nothing.
   [[nodiscard]] static std::optional<OuterLease> find(const Contents& contents);
 

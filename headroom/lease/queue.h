@@ -75,7 +75,7 @@ using Queue = std::vector<Waiter>;
 // Memory of each card that can still be leased; none of a missing card.
 using Rooms = std::map<gpu::Uuid, Bytes>;
 
-// Cards that satisfy the wish, roomiest first; nothing if it does not fit now.
+// Cards that satisfy the wish, roomiest first; std::nullopt if it does not fit now.
 [[nodiscard]] std::optional<std::vector<gpu::Uuid>> cards_for(const Rooms& rooms, const Wish& wish);
 
 // Counts the later requests that got a lease on one of the waiter's cards.

@@ -19,7 +19,7 @@
 
 namespace headroom::lease {
 
-// Empty: no limit.
+// std::nullopt means no limit.
 struct Limit {
   std::optional<Bytes> reserved;  // in all leases of a user together
   std::optional<int> cards;       // cards with a lease of the user
@@ -34,7 +34,8 @@ class Site {
   [[nodiscard]] static Site read(const std::filesystem::path& usual,
                                  const std::optional<std::string>& other);
 
-  [[nodiscard]] const std::filesystem::path& file() const { return file_; }  // empty: none
+  // An empty path if there is no file.
+  [[nodiscard]] const std::filesystem::path& file() const { return file_; }
   [[nodiscard]] const std::string& trouble() const { return trouble_; }
   [[nodiscard]] const std::vector<std::string>& unknown_users() const { return unknown_users_; }
 
@@ -43,11 +44,11 @@ class Site {
   [[nodiscard]] Limit limit_of(uid_t uid) const;
 
   // The reason why the user may not have this in addition to the leases that the user has: only
-  // ending one of them helps. Nothing if allowed. `cards` is empty until cards are chosen.
+  // ending one of them helps. std::nullopt if allowed. `cards` is empty until cards are chosen.
   [[nodiscard]] std::optional<std::string> over_limit(const Contents& now, uid_t uid, Bytes asked,
                                                       const std::set<gpu::Uuid>& cards) const;
 
-  // Memory that the user may still reserve; nothing: no limit.
+  // Memory that the user may still reserve; std::nullopt if there is no limit.
   [[nodiscard]] std::optional<Bytes> left(const Contents& now, uid_t uid) const;
 
  private:

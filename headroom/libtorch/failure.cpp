@@ -19,7 +19,7 @@ constexpr int kMemoryAllocation = 2;  // cudaErrorMemoryAllocation
 
 struct Cause {
   std::string text;
-  std::optional<Judgement> by_type;  // what the type alone says
+  std::optional<Judgement> by_type;  // judged by the type alone
 };
 
 Judgement sure(Verdict verdict, const char* kind) {
@@ -77,7 +77,7 @@ Judgement with_figures(Judgement judgement, const Cause& cause) {
 }  // namespace
 
 Judgement judge(const std::exception_ptr& failure) {
-  std::string text;  // causes come before what they led to, as in a program's output
+  std::string text;  // causes come before their consequences, as in a program's output
   for (std::exception_ptr at = failure; at != nullptr; at = nested_in(at)) {
     const Cause cause = cause_of(at);
     if (cause.by_type) return with_figures(*cause.by_type, cause);

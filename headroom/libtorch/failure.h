@@ -1,4 +1,4 @@
-// Whether an exception means that memory ran out, of a card or of the host.
+// Decides whether an exception means that memory ran out, of a card or of the host.
 //
 //   try {
 //     step();

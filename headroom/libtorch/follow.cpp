@@ -43,7 +43,7 @@ void attach(const Tensor& to, std::shared_ptr<const Following> following, bool t
   detail::carry(impl, true);
 }
 
-// A backward pass multiplies by the weight, too, and is no use of its own.
+// A backward pass multiplies by the weight, too, and does not count as a use.
 void note_other_use(const Following& following) {
   const bool is_backward = torch::autograd::get_current_graph_task_id() != -1;
   if (following.otherwise && !is_backward) following.otherwise();

@@ -17,7 +17,7 @@
 // Any other operator uses the weight without the follower. Of those, follow() can report products,
 // convolutions and lookups: matmul with the weight as it is, mm, bmm, einsum, embedding_bag,
 // index_select and the like (the list is in follow.cpp). Views other than weight.t() are not
-// followed, so what is done with them goes unseen.
+// followed, so their use goes unseen.
 //
 // Threads: call follow() while no other thread uses the weight.
 #pragma once

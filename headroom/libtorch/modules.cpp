@@ -73,7 +73,7 @@ void add(Relocation& relocation, Optimizer& optimizer) {
       throw UsageError(
           expectation("move", "an optimizer of torch::optim",
                       std::string("one with a state of class ") + typeid(state).name(),
-                      "moving its tensors yourself, or making it anew after the move"));
+                      "moving its tensors yourself, or making it again after the move"));
     for (const auto& [name, tensor] : *entries) relocation.add(name, tensor);
   }
 }

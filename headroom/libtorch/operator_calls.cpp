@@ -51,8 +51,8 @@ bool is_norm(std::string_view name) {
   return std::find(kNorms.begin(), kNorms.end(), name) != kNorms.end();
 }
 
-// Autograd's kernels exclude its keys around the kernel of a device. What that writes are tensors
-// of its own; on a simulated card they may have no values yet.
+// Autograd's kernels exclude its keys around the kernel of a device. The tensors that it writes are
+// its own; on a simulated card they may have no values yet.
 bool is_inside_a_kernel() {
   return c10::impl::tls_is_dispatch_keyset_excluded(c10::autograd_dispatch_keyset) &&
          !c10::InferenceMode::is_enabled();

@@ -40,7 +40,7 @@ class OperatorCall {
 
   // "aten::add_"
   [[nodiscard]] const char* name() const;
-  // Of the schema, by place. Not after run().
+  // The schema's arguments, by place. Not after run().
   [[nodiscard]] std::size_t count() const;
   [[nodiscard]] c10::IValue& argument(std::size_t place);
   // The tensors that the operator writes into: those that its schema marks, and the running

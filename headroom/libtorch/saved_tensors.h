@@ -41,7 +41,7 @@ class SavedTensorScope {
   SavedTensorScope(const SavedTensorScope&) = delete;
   SavedTensorScope& operator=(const SavedTensorScope&) = delete;
 
-  // The innermost scope of this thread; null: there is none.
+  // The innermost scope of this thread; null if there is none.
   [[nodiscard]] static const SavedTensorScope* innermost();
 
  private:
@@ -51,7 +51,7 @@ class SavedTensorScope {
 };
 
 // For a block of code, a scope of this thread further out applies, as if those inside it were not
-// there. Null: none applies.
+// there. Null if none applies.
 class OuterScope {
  public:
   explicit OuterScope(const SavedTensorScope* outer);

@@ -10,8 +10,8 @@
 //     ...                        // try again with less
 //   }
 //
-// What waited in the threads' queues has been freed by then, too. It takes no memory of the
-// devices, and waits for nothing that they compute.
+// Tensors that waited in the threads' queues have been freed by then, too. It takes no memory of
+// the devices, and waits for nothing that they compute.
 //
 // In a Python process the engine is Python's: there a node that runs a backward pass of its own
 // (reentrant checkpointing) over several devices may still run when settle() returns.

@@ -1,4 +1,4 @@
-// What differs between the versions of LibTorch that Headroom builds with (2.11 to 2.15). All
+// The differences between the versions of LibTorch that Headroom builds with (2.11 to 2.15). All
 // other code of the engine is the same for each of them.
 #pragma once
 

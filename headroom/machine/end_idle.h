@@ -17,9 +17,9 @@ struct EndAnswer {
   std::string sentence;  // "ended PID 4242", "not ending PID 4242: it belongs to bob"
 };
 
-// Watches the processes for gpu::kWatched, which tells `left` the seconds that are left, and then
+// Watches the processes for gpu::kWatched, passing the seconds that are left to `left`, and then
 // ends the idle ones: SIGTERM, and SIGKILL after 5 s. One answer a process; none if `stop` came
-// while it watched. Throws what look_at_machine() throws.
+// while it watched. Throws as look_at_machine() does.
 [[nodiscard]] std::vector<EndAnswer> end_idle(const std::vector<ProcessStat>& named,
                                               const std::string& gpus,
                                               const ProcessTable& processes,

@@ -1,4 +1,4 @@
-// The holders of memory on the cards (gpu/holders.h), with what Headroom knows of its own
+// The holders of memory on the cards (gpu/holders.h), with Headroom's knowledge of its own
 // trainings: one that steps is at work, although a shell that has ended started it.
 #pragma once
 

@@ -27,8 +27,8 @@ struct LeaseRow {
 
 struct WaitingRow {
   lease::Waiter waiter;
-  std::optional<pid_t> pid;     // empty if invisible from here
-  std::optional<int> position;  // empty if the waiter is stopped: others pass it
+  std::optional<pid_t> pid;     // std::nullopt if invisible from here
+  std::optional<int> position;  // std::nullopt if the waiter is stopped: others pass it
   std::string why;
 };
 

@@ -24,7 +24,8 @@ void remove_file(const fs::path& path, Leftovers& leftovers) {
                            to_string(Bytes{static_cast<std::int64_t>(size)}) + ")");
 }
 
-// The process that wrote "NAME.<pid>-<n>.tmp" (write_file_atomically); nothing for other files.
+// The process that wrote "NAME.<pid>-<n>.tmp" (write_file_atomically); std::nullopt for other
+// files.
 std::optional<pid_t> writer_of(const std::string& name) {
   if (!name.ends_with(".tmp")) return {};
   const std::string_view stem = std::string_view(name).substr(0, name.size() - 4);
@@ -46,7 +47,7 @@ std::optional<pid_t> torch_maker_of(const std::string& name) {
   return static_cast<pid_t>(*pid);
 }
 
-// Files of the folder that any process has mapped; nothing if a process cannot be inspected,
+// Files of the folder that any process has mapped; std::nullopt if a process cannot be inspected,
 // because the list would be incomplete.
 std::optional<std::set<std::string>> mapped_files(const ProcessTable& processes,
                                                   const fs::path& folder) {

@@ -34,13 +34,13 @@ class DeviceMemory {
 
   // Number of devices whose memory can be queried; creates no context on any of them.
   [[nodiscard]] virtual int count() = 0;
-  // Changes when another device takes this index and its figures start anew.
+  // Changes when another device takes this index and its figures restart.
   [[nodiscard]] virtual std::uint64_t life(int /*index*/) { return 0; }
   [[nodiscard]] virtual DeviceStats statistics(int index) = 0;
   virtual void reset_peaks(int index) = 0;
-  // Empty if the card has no context, because asking would create one.
+  // std::nullopt if the card has no context, because asking would create one.
   [[nodiscard]] virtual std::optional<FreeAndTotal> free_and_total(int index) = 0;
-  // Limits what this process may reserve of the device to a share of its total, which
+  // Limits the memory that this process may reserve on the device to a share of its total, which
   // free_and_total() shows from then on; 1: no limit. A CPU has none.
   virtual void set_share(int /*index*/, double /*share*/) {}
   // Empties the caches of all devices of the kind.
@@ -53,8 +53,8 @@ class DeviceMemory {
   virtual void record(int index, trace::Recorder* recorder) = 0;
 };
 
-// Cards of a kind that c10::DeviceAllocator serves. A subclass adds what that does not offer:
-// count, snapshot and recording.
+// Cards of a kind that c10::DeviceAllocator serves. A subclass adds the functions that it does not
+// offer: count, snapshot and recording.
 class AcceleratorMemory : public DeviceMemory {
  public:
   explicit AcceleratorMemory(c10::DeviceType type) : type_(type) {}

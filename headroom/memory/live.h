@@ -4,7 +4,7 @@
 //   for (const LiveAllocation& one : live_allocations(device)) say(to_string(one));
 //
 // To find lingering tensors, call it after the point where everything should be freed; the marks
-// tell when each was allocated.
+// show when each was allocated.
 //
 // Threads: call it while nothing else allocates on the device.
 #pragma once
@@ -24,7 +24,7 @@ struct LiveAllocation {
   std::uint64_t address = 0;
   Bytes bytes;      // size of its block
   Bytes requested;  // before rounding
-  // From the history; empty without one, or if it began after the allocation.
+  // From the history. Empty without one, or if it began after the allocation.
   bool is_recorded = false;
   std::string module, operation;
   std::string mark;  // the last one before the allocation
@@ -34,8 +34,8 @@ struct LiveAllocation {
   std::int64_t since_ns = 0;  // time of the allocation, in nanoseconds since 1970
 };
 
-// On the CPU, lists only what a CountCpuMemory has counted. Throws UsageError for a device that
-// does not exist, or a CPU that is not counted.
+// On the CPU, lists only tensors that a CountCpuMemory has counted. Throws UsageError for a device
+// that does not exist, or a CPU that is not counted.
 [[nodiscard]] std::vector<LiveAllocation> live_allocations(c10::Device device);
 
 // "sim:0 64.0 MiB since module h.0.mlp, aten::mm, step 3, forward, after 'epoch 2'"

@@ -3,9 +3,10 @@
 //   const GpuMemoryStats stats = get_gpu_memory_stats(device);
 //   log_gpu_memory_stats("after epoch 3", device, [](std::string_view line) { say(line); });
 //
-// The figures are PyTorch's: `allocated` is what tensors hold, with the allocator's rounding;
-// `reserved` is what the allocator took from the card for them. Neither includes the CUDA context
-// or other processes. Peaks count from the last reset_peak_memory_stats(), or from the start.
+// The figures are PyTorch's: `allocated` is the memory that tensors hold, with the allocator's
+// rounding; `reserved` is the memory that the allocator took from the card for them. Neither
+// includes the CUDA context or other processes. Peaks count from the last
+// reset_peak_memory_stats(), or from the start.
 //
 // Threads: all functions are thread-safe.
 #pragma once
@@ -35,21 +36,21 @@ struct GpuMemoryStats {
   std::int64_t segments = 0;
   std::int64_t retries = 0;  // requests repeated after giving the cache back
   std::int64_t ooms = 0;
-  // The card's memory. Empty if this process has no context on the card, because asking would
-  // create one. For the CPU, the machine's memory; Linux's page cache does not count as free.
+  // The card's memory. std::nullopt if this process has no context on the card, because asking
+  // would create one. For the CPU, the machine's memory; Linux's page cache does not count as free.
   std::optional<Bytes> free, total;
-  std::optional<Bytes> limit;  // on `reserved`, set for this process; empty: none
+  std::optional<Bytes> limit;  // on `reserved`, set for this process; std::nullopt if there is none
 
-  // What this process could reserve in all: `free` and `reserved`, at most `limit`. Empty if `free`
-  // is.
+  // The memory that this process could reserve in all: `free` and `reserved`, at most `limit`.
+  // std::nullopt if `free` is.
   [[nodiscard]] std::optional<Bytes> obtainable() const;
 };
 
 // Throws UsageError for a device that does not exist, or a CPU that is not counted.
 [[nodiscard]] GpuMemoryStats get_gpu_memory_stats(c10::Device device);
 
-// From now on this process may reserve at most so much of a card; empty: all of it. A request
-// beyond that fails as on a full card. Returns the limit from before. Throws like
+// From now on this process may reserve at most this much of a card; std::nullopt: all of it. A
+// request beyond that fails as on a full card. Returns the limit from before. Throws like
 // get_gpu_memory_stats().
 std::optional<Bytes> set_memory_limit(c10::Device device, std::optional<Bytes> most);
 

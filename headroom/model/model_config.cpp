@@ -37,7 +37,7 @@ std::string type_of(const Json& file, const std::string& source) {
                       join(model_types(), ", ")));
 }
 
-// Keys that tell how weights are stored. They do not shape the model and have no default
+// Keys that say how weights are stored. They do not shape the model and have no default
 // (stored_precision.h).
 constexpr std::array<const char*, 3> kOfStorage{"dtype", "torch_dtype", "quantization_config"};
 
@@ -106,7 +106,7 @@ std::vector<std::string> strings_in(const Json& file, const char* key) {
   return strings;
 }
 
-// The file's value for a key, under its own name or transformers' general one; null: absent.
+// The file's value for a key, under its own name or transformers' general one; null if absent.
 const Json* said(const Json& file, const Json& other_names, const std::string& key) {
   if (const auto own = file.find(key); own != file.end()) return &*own;
   const auto other = other_names.find(key);

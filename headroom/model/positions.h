@@ -9,7 +9,8 @@
 
 namespace headroom::model {
 
-// The most tokens that the model was made for. Nothing: the config gives none, as for images.
+// The most tokens that the model was made for. std::nullopt if the config gives none, as for
+// images.
 [[nodiscard]] std::optional<std::int64_t> longest_sequence(const ModelConfig& config);
 
 // `settings.seq`; else 512, or the model's maximum if that is less.

@@ -57,11 +57,12 @@ struct Offload {
 };
 
 struct Settings {
-  std::optional<Task> task = {};                // nothing: from the config
+  std::optional<Task> task = {};                // std::nullopt: taken from the config
   std::int64_t batch = 1;                       // rows in one forward pass
-  std::optional<std::int64_t> seq = {};         // nothing: 512, or the model's maximum if less
-  std::optional<std::int64_t> target_seq = {};  // of an encoder-decoder; nothing: as `seq`
-  std::optional<std::int64_t> image = {};       // pixels per side; nothing: the config's, else 224
+  std::optional<std::int64_t> seq = {};         // std::nullopt: 512, or the model's maximum if less
+  std::optional<std::int64_t> target_seq = {};  // of an encoder-decoder; std::nullopt: as `seq`
+  // Pixels per side; std::nullopt: the config's value, else 224.
+  std::optional<std::int64_t> image = {};
   Dtype dtype = Dtype::float32;
   Autocast autocast = Autocast::none;
   Optimizer optimizer = Optimizer::adamw;
@@ -77,7 +78,7 @@ struct Settings {
   std::optional<double> clip = {};             // maximum global norm of the gradients
   bool zero_gradients = false;                 // fill them with zeros instead of freeing them
   std::int64_t lora_rank = 0;                  // 0: no LoRA
-  std::vector<std::string> lora_targets = {};  // empty: queries and values
+  std::vector<std::string> lora_targets = {};  // an empty list means queries and values
   bool freeze_backbone = false;
   Quantize quantize = Quantize::none;
   LossForm loss = LossForm::full;

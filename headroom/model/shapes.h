@@ -24,7 +24,7 @@ namespace headroom::model {
 [[nodiscard]] std::string activation_name(const ModelConfig& config, std::string_view key);
 [[nodiscard]] bool is_activation(std::string_view name);
 
-// The row that gets no gradient (`pad_token_id`) in an embedding of so many rows, or -1. Configs
+// The row that gets no gradient (`pad_token_id`) in an embedding of this many rows, or -1. Configs
 // may count it from the end. Throws InputError if it is out of range.
 [[nodiscard]] std::int64_t padding_row(const ModelConfig& config, std::int64_t rows);
 

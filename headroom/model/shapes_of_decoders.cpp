@@ -45,7 +45,7 @@ double cap(const ModelConfig& config, std::string_view key) {
   return config.number(key);
 }
 
-// Reads `layer_types`; empty if the config has none.
+// Reads `layer_types`; std::nullopt if the config has none.
 std::optional<std::vector<bool>> windows_by_layer(const ModelConfig& config) {
   if (config.is_null("layer_types")) return {};
   std::vector<bool> windowed;

@@ -47,11 +47,11 @@ std::string about_bits(const ModelConfig& config, const Settings& settings,
          (adapters ? "" : " --lora-rank 8");
 }
 
-// What transformers does without being told a type.
+// How transformers loads the weights if no type is given.
 std::string usual_loading(Transformers version) {
   return version == Transformers::v5
-             ? ", though transformers 5 loads the file's type unless it is told another"
-             : ", as transformers 4.57 loads it unless it is told another type";
+             ? ", though transformers 5 loads the file's type unless another is given"
+             : ", as transformers 4.57 loads it unless another is given";
 }
 
 }  // namespace

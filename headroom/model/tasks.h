@@ -1,4 +1,4 @@
-// The tasks that published models can be built for, and what a configuration says of them.
+// The tasks that published models can be built for, and the entries of a configuration about them.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ namespace headroom::model {
 [[nodiscard]] std::optional<std::int64_t> last_token_padding(const ModelConfig& config,
                                                              std::int64_t rows);
 
-// The config's `problem_type`; empty: the labels decide. Throws InputError for an unknown one.
+// The config's `problem_type`; "" if the labels decide. Throws InputError for an unknown one.
 [[nodiscard]] std::string problem_type(const ModelConfig& config);
 
 }  // namespace headroom::model

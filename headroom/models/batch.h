@@ -16,8 +16,9 @@ namespace headroom::models {
 struct BatchSizes {
   std::int64_t rows = 1;
   std::int64_t length = 512;                       // tokens per row
-  std::optional<std::int64_t> target_length = {};  // target tokens per row; empty: `length`
-  std::optional<std::int64_t> image = {};          // pixels per side; empty: the config's, or 224
+  std::optional<std::int64_t> target_length = {};  // target tokens per row; std::nullopt: `length`
+  // Pixels per side; std::nullopt: the config's value, else 224.
+  std::optional<std::int64_t> image = {};
   model::Mask mask = model::Mask::ones;
   at::ScalarType pixels = at::kFloat;
   bool labels = true;  // if false, an encoder-decoder gets target tokens instead

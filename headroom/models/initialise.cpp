@@ -72,7 +72,7 @@ Value usual(const Place& place) {
                                   place.path + "." + place.name));
 }
 
-// ---- Exceptions of single families; empty: the usual rule ----
+// ---- Exceptions of single families; an empty result means the usual rule ----
 
 using Special = std::optional<Value> (*)(const Place& place);
 

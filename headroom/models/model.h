@@ -46,14 +46,14 @@ using model::Transformers;
 struct Checkpointing {
   nn::Recompute how = nn::Recompute::none;
   int every = 1;              // 1: every layer; 2: every second one
-  std::set<int> layers = {};  // not empty: only these
-  // Keeps what attention returns and saves, which then does not run again: for the nonreentrant
-  // form. The own eager forms of BERT, DistilBERT, GPT-2, GPT-Neo and T5 do run again.
+  std::set<int> layers = {};  // only these, unless empty
+  // Keeps the tensors that attention returns and saves, which then does not run again: for the
+  // nonreentrant form. The own eager forms of BERT, DistilBERT, GPT-2, GPT-Neo and T5 do run again.
   bool but_attention = false;
 };
 
 struct Settings {
-  std::optional<Task> task = {};          // empty: the task of the config's `architectures`
+  std::optional<Task> task = {};          // std::nullopt: the task of the config's `architectures`
   Attention attention = Attention::sdpa;  // `eager` where the model has nothing else
   Transformers transformers = Transformers::v5;
   Checkpointing checkpointing = {};

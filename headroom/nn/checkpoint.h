@@ -58,7 +58,7 @@ using Tensors = std::vector<at::Tensor>;
 //
 // In the selective form the section runs once. Its results and the tensors that it saves are kept,
 // through the scope around the part, and the second run of the part takes these results. Inputs
-// that the section saves, and views of them, are not kept: the second run makes them anew. Random
+// that the section saves, and views of them, are not kept: the second run makes them again. Random
 // numbers behind the section are the same as without checkpointing. Neither inputs nor results may
 // be changed in place.
 //

@@ -32,7 +32,7 @@ namespace headroom::nn {
                                       const std::function<at::Tensor(const at::Tensor&)>& part,
                                       const at::Tensor& x);
 
-// torch.utils.checkpoint.checkpoint_sequential: splits the modules into so many segments of equal
+// torch.utils.checkpoint.checkpoint_sequential: splits the modules into this many segments of equal
 // length and checkpoints each but the last, which also has the modules that are left over. The
 // modules take and return one tensor each. Throws UsageError unless each segment has a module.
 [[nodiscard]] at::Tensor checkpointed_sequential(Recompute how, torch::nn::SequentialImpl& net,

@@ -67,7 +67,7 @@ class Lora::Adapter {
   Tensor operator()(const Tensor& x, Tensor result, const Again& again) const;
   void merge(const Tensor& weight, bool into);
 
-  // What the weight's followers have seen.
+  // Set by the weight's followers.
   std::atomic<bool> is_used = false, is_used_otherwise = false;
 
   [[nodiscard]] std::vector<std::pair<std::string, Tensor>> parameters() const;

@@ -79,10 +79,10 @@ class Lora {
   // subtracts them again, exact up to the weights' rounding. A repeated call does nothing.
   //
   // merge() throws UsageError for a weight that is used otherwise, too, as an embedding's is by a
-  // tied head: that other result would change. It knows the model's registered layers. Of torch::nn
-  // layers it also knows what forward() did with their weights since add_lora, such as a head's
-  // matmul(x, table->weight.t()), where it used the operators of libtorch/follow.h. So run your own
-  // model once before; for an embedding of torch::nn, merge() insists on it.
+  // tied head: that other result would change. It knows the model's registered layers. For
+  // torch::nn layers it also knows what forward() did with their weights since add_lora, such as a
+  // head's matmul(x, table->weight.t()), where it used the operators of libtorch/follow.h. So run
+  // your own model once before; for an embedding of torch::nn, merge() insists on it.
   void merge();
   void unmerge();
   [[nodiscard]] bool merged() const;

@@ -36,14 +36,15 @@ std::span<char> data_of(const Tensor& bytes) {
   return {static_cast<char*>(bytes.data_ptr()), static_cast<std::size_t>(bytes.numel())};
 }
 
-// What `later` does from now on comes after what `earlier` has been given.
+// Makes the later work on `later` wait for the work given to `earlier` so far.
 void order(const c10::Stream& earlier, const c10::Stream& later) {
   c10::Event event(earlier.device_type());
   event.record(earlier);
   event.block(later);
 }
 
-// The allocator does not give the memory out again before what `stream` does with it now is done.
+// The allocator does not give the memory out again before the present work of `stream` on it is
+// done.
 void record_use(const Tensor& tensor, const c10::Stream& stream) {
   const c10::impl::VirtualGuardImpl guard(stream.device_type());
   guard.recordDataPtrOnStream(tensor.storage().data_ptr(), stream);
@@ -113,7 +114,7 @@ class Offload::Store : public std::enable_shared_from_this<Store> {
   const OffloadOptions options_;
   const std::vector<Tensor> stays_;
   std::optional<detail::BlockFile> file_;
-  // Recursive: what was waiting is freed by its last user, under this lock or not.
+  // Recursive: a waiting storage is freed by its last user, under this lock or not.
   mutable std::recursive_mutex mutex_;
   std::set<const c10::StorageImpl*> staying_;
   std::map<const c10::StorageImpl*, std::weak_ptr<Parked>> known_;
@@ -160,7 +161,7 @@ libtorch::Unpack Offload::Store::pack(const Tensor& tensor) {
   };
 }
 
-// Null: it stays on its device.
+// Null if the tensor stays on its device.
 std::shared_ptr<Offload::Store::Parked> Offload::Store::parked(const Tensor& tensor) {
   const c10::StorageImpl* const storage = detail::storage_of(tensor);
   const auto size = static_cast<std::int64_t>(storage->nbytes());
@@ -207,7 +208,7 @@ void Offload::Store::write(Parked& one) {
   });
 }
 
-// Frees the device's memory of all but the last ones: what computes next waits until they have
+// Frees the device's memory of all but the last ones: the next computation waits until they have
 // left, since it may get that memory.
 void Offload::Store::let_go(std::size_t still_leaving) {
   while (leaving_.size() > still_leaving) {

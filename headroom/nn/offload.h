@@ -10,10 +10,10 @@
 //   loss.backward();
 //
 // A saved tensor moves with its whole storage, once, however many views of it are saved. These stay
-// on their device: `stays` and all views of them, small tensors, what the budget has no room for,
-// and tensors on the CPU; they are handed to the SavedTensorScope outside. With checkpointing, the
-// inputs of the checkpointed parts move. As without an Offload, the backward pass throws if a saved
-// tensor was changed in place.
+// on their device: `stays` and all views of them, small tensors, tensors that the budget has no
+// room for, and tensors on the CPU; they are handed to the SavedTensorScope outside. With
+// checkpointing, the inputs of the checkpointed parts move. As without an Offload, the backward
+// pass throws if a saved tensor was changed in place.
 //
 // On CUDA copies run on two streams beside the computation, from and into page-locked memory, and
 // the computation does not wait for them. For this `ahead` storages stay on the device a little
@@ -43,10 +43,10 @@ namespace headroom::nn {
 
 struct OffloadOptions {
   Bytes smallest{std::int64_t{1} << 20};  // smaller storages stay
-  std::optional<Bytes> budget = {};       // of host memory or of the file; empty: no limit
+  std::optional<Bytes> budget = {};       // of host memory or of the file; std::nullopt: no limit
   bool pinned = true;                     // page-locked host memory
   int ahead = 2;                          // storages that leave late, or come back early
-  std::filesystem::path directory = {};   // of the file; empty: host memory
+  std::filesystem::path directory = {};   // of the file; an empty path means host memory
   bool copies = true;  // false: memory moves and data is lost, for dry runs, which have none
 };
 

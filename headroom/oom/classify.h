@@ -1,7 +1,7 @@
 // Tells an out-of-memory from every other failure, by a program's output and the way it ended.
 //
 // Only a failure that ended the program counts: a failure that it survived, a warning or a help
-// text is none. With several ranks the first cause counts, not the reports of the other ranks.
+// text is not one. With several ranks the first cause counts, not the reports of the other ranks.
 //
 //   Judgement judgement = classify({.text = last_lines, .exit_code = 1});
 //   if (judgement.verdict == Verdict::gpu_oom) retry_with_less(judgement.asked);

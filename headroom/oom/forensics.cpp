@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kWidth = 80;
 constexpr std::size_t kMostHolders = 3, kMostMoments = 4, kBar = 40;
-// The reason ends with what the reader should do, so it gets more lines.
+// The reason ends with advice to the reader, so it gets more lines.
 constexpr std::size_t kReasonLines = 8;
 
 std::string right(const std::string& text, std::size_t width) {
@@ -165,7 +165,7 @@ std::string last_try_text(const TryThen& tried) {
   return text + (text.empty() ? "" : tried.peak ? " and " : " ") + end;
 }
 
-// The try with the largest batch among those that fitted; nothing if none did.
+// The try with the largest batch among those that fitted; std::nullopt if none did.
 std::optional<TryThen> largest_fit(const std::vector<TryThen>& tries) {
   std::optional<TryThen> largest;
   for (const TryThen& tried : tries)

@@ -67,7 +67,7 @@ std::optional<long long> kills_on_machine(const fs::path& root) {
   return counter(read_file(root / "proc/vmstat"), "oom_kill");
 }
 
-// A counter that went back belongs to a group that was made anew: it counts as no growth.
+// A counter that went back belongs to a group that was made again: it does not count as growth.
 std::optional<long long> growth(std::optional<long long> before, std::optional<long long> now) {
   if (!before || !now) return {};
   return std::max(0LL, *now - *before);

@@ -20,7 +20,7 @@
 namespace headroom::oom {
 
 struct HostKills {
-  // Processes killed for memory since the watch began; empty if the counter cannot be read.
+  // Processes killed for memory since the watch began; std::nullopt if the counter cannot be read.
   std::optional<long long> kills_in_group;    // memory.events of our control group: certainly ours
   std::optional<long long> kills_on_machine;  // /proc/vmstat: possibly another program's
   std::string kernel_line;  // the line of the kernel's log that names one of the pids

@@ -22,8 +22,8 @@ struct Judgement {
   double confidence = 0;  // 0 to 1; below kCertain a person should check
   std::string evidence;   // the line that proves it, as printed
   std::optional<Bytes> asked, total, free;
-  // What PyTorch's allocator had taken and could not use for the request: it gives back what it can
-  // before it refuses.
+  // Memory that PyTorch's allocator held and could not use for the request: it gives back what it
+  // can before it refuses.
   std::optional<Bytes> cached;
   std::optional<int> device;  // as the program numbers its devices
 };

@@ -34,8 +34,8 @@ struct Rows {
   std::int64_t count = 0;
 };
 
-// `whole` in parts of `at_once` rows; the last part has what remains. Throws UsageError unless
-// `at_once` is at least 1.
+// `whole` in parts of `at_once` rows; the last part has the remaining rows. Throws UsageError
+// unless `at_once` is at least 1.
 [[nodiscard]] std::vector<Rows> parts_of(const Rows& whole, std::int64_t at_once);
 
 // The weighted loss of a part with `counted` of the batch's `in_all` rows, or any other unit. A

@@ -60,7 +60,7 @@ class LossScaler {
   // As step(), by optimizer.commit(), which skips the update on the device. Throws UsageError where
   // commit() does, and without reserve().
   void commit(Optimizer& optimizer);
-  // Forgets what was unscaled or stepped since the last update().
+  // Forgets what was unscaled and stepped since the last update().
   void abandon() { progress_.clear(); }
 
   [[nodiscard]] double factor() const;
@@ -69,7 +69,7 @@ class LossScaler {
 
  private:
   enum class Stage { ready, unscaled, stepped };
-  // What was reserved for an optimizer.
+  // The tensors reserved for an optimizer.
   struct Reserved {
     struct Place {                // on each device
       at::Tensor exact, rounded;  // the inverse of the factor, before and after rounding to float
@@ -80,7 +80,7 @@ class LossScaler {
   };
   struct Progress {
     Stage stage = Stage::ready;
-    bool in_place = false;               // unscaled into what reserve() made
+    bool in_place = false;               // unscaled into tensors that reserve() made
     std::vector<at::Tensor> not_finite;  // one per device
   };
   void check_ready(const char* function) const;

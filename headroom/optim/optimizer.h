@@ -88,8 +88,8 @@ class Optimizer {
   // memory first, and puts them back if it throws. So no step is interrupted().
   void protect(bool with_copies = true) { protected_ = with_copies; }
 
-  // Makes the state of every parameter that requires a gradient, and what else commit() needs: all
-  // of it, or none if memory runs out. States that are there stay.
+  // Makes the state of every parameter that requires a gradient, and everything else that commit()
+  // needs: all of it, or none if memory runs out. States that are there stay.
   void reserve();
   // step() without a single request to the device's allocator, and without waiting for the device.
   // Needs reserve() before. Throws UsageError for a parameter with a gradient that has not been
@@ -138,7 +138,7 @@ class Optimizer {
   [[nodiscard]] virtual State make_state(std::size_t group, const at::Tensor& parameter,
                                          const at::Tensor& gradient) const = 0;
   virtual void update(std::size_t group, Trained& trained, const GradientScale& scale) = 0;
-  // What commit() needs besides states.
+  // Reserves what commit() needs besides states.
   virtual void reserve_scratch(const std::vector<at::Tensor>&) {}
   // update() without allocating.
   virtual void update_in_place(std::size_t group, Trained& trained, const GradientScale& scale) {
@@ -149,8 +149,8 @@ class Optimizer {
   [[nodiscard]] static std::vector<at::Tensor> kept(const Trained& trained, const char* name);
   // The device of the step count: the fused forms read it on the card.
   [[nodiscard]] c10::Device place_of_steps(const at::Tensor& parameter) const;
-  // The scale on a parameter's device; copied there if it lies on another one, into what reserve()
-  // made if that has run.
+  // The scale on a parameter's device; copied there if it lies on another one, into tensors that
+  // reserve() made if that has run.
   [[nodiscard]] GradientScale here(c10::Device device, const GradientScale& scale) const;
 
  private:
@@ -222,7 +222,8 @@ struct RmsPropOptions {
 struct AdafactorOptions {
   double learning_rate = 1e-2;
   double beta2_decay = -0.8;
-  std::optional<double> epsilon1 = {};  // empty: machine epsilon of the first parameter's type
+  // std::nullopt: the machine epsilon of the first parameter's type.
+  std::optional<double> epsilon1 = {};
   double epsilon2 = 1e-3;
   double clip = 1;  // `d`: the largest root mean square of an update
   double weight_decay = 0;
@@ -232,11 +233,11 @@ struct AdafactorOptions {
 // transformers.optimization.Adafactor: computes in float, and copies parameters and gradients of
 // lower precision. It is always a loop.
 struct AdafactorHfOptions {
-  std::optional<double> learning_rate = {};  // empty: relative_step sets it
+  std::optional<double> learning_rate = {};  // std::nullopt: relative_step sets it
   double epsilon1 = 1e-30, epsilon2 = 1e-3;
   double clip_threshold = 1;
   double decay_rate = -0.8;
-  std::optional<double> beta1 = {};  // empty: no first moment
+  std::optional<double> beta1 = {};  // std::nullopt: no first moment
   double weight_decay = 0;
   bool scale_parameter = true;
   bool relative_step = true;

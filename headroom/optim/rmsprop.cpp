@@ -56,8 +56,8 @@ struct RmsPropSteps {
 
   void loop(const RmsPropLists& all) const;
   void foreach (const RmsPropLists& all) const;
-  // What loop() does for one parameter, with `divisor` for its only temporary. Adds the weight
-  // decay to the gradient itself.
+  // Does for one parameter what loop() does for all, with `divisor` for its only temporary. Adds
+  // the weight decay to the gradient itself.
   void in_place(const RmsPropLists& all, std::size_t i, Tensor divisor) const;
 
   void mix_in(const RmsPropLists& all, std::size_t i, const Tensor& gradient) const;

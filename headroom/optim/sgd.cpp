@@ -139,7 +139,7 @@ void Sgd::foreach (Trained& trained, const SgdOptions& options) {
 }
 
 // New buffers are zero: the kernel makes them the gradient if nothing is dampened. PyTorch instead
-// tells it that all are new, and has garbage in them after a first step that a loss scaler skipped.
+// marks all as new, and has garbage in them after a first step that a loss scaler skipped.
 void Sgd::fused(Trained& trained, const SgdOptions& options, const GradientScale& scale) const {
   const Tensors buffers = options.momentum != 0 ? kept(trained, kBuffer) : Tensors();
   for (const Indices& group : detail::by_device_and_type(trained.parameters)) {

@@ -106,19 +106,19 @@ std::string times(Bytes a, Bytes b) {
   return text.data();
 }
 
-// The settings that differ: what the user changed. In the order in which A tells them.
+// The settings that differ: those that the user changed. In A's order.
 void add_facts(std::vector<std::string>& reasons, const Timeline& a, const Timeline& b) {
   const std::map<std::string, std::string> before(a.about.facts.begin(), a.about.facts.end());
   const std::map<std::string, std::string> after(b.about.facts.begin(), b.about.facts.end());
   for (const auto& [name, value] : a.about.facts) {
     const auto found = after.find(name);
     if (found == after.end())
-      reasons.push_back(name + ": " + value + " in A, not told in B");
+      reasons.push_back(name + ": " + value + " in A, not recorded in B");
     else if (found->second != value)
       reasons.push_back(name + ": " + value + " in A, " + found->second + " in B");
   }
   for (const auto& [name, value] : b.about.facts)
-    if (!before.contains(name)) reasons.push_back(name + ": " + value + " in B, not told in A");
+    if (!before.contains(name)) reasons.push_back(name + ": " + value + " in B, not recorded in A");
   const auto settings = [](const Timeline& timeline) {
     return timeline.card.settings.empty() ? std::string("PyTorch's defaults")
                                           : timeline.card.settings;

@@ -29,7 +29,7 @@ struct ComparedPeak {
   std::uint32_t step = 0;
 };
 
-// "backward of step 2"; "" if the trace does not tell.
+// "backward of step 2"; "" if the trace does not say.
 [[nodiscard]] std::string moment_of(const ComparedPeak& peak);
 
 struct DifferentPart {
@@ -41,7 +41,8 @@ struct DifferentPart {
 
 struct ComparedStep {
   std::uint32_t step = 0;
-  std::optional<Bytes> a, b;  // the peak of allocated memory; empty: the trace lacks the step
+  // The peak of allocated memory; std::nullopt if the trace lacks the step.
+  std::optional<Bytes> a, b;
 };
 
 struct Difference {

@@ -18,7 +18,7 @@ namespace headroom::page {
 namespace {
 
 constexpr std::size_t kMostMarks = 500;
-// A first guess of what fits; a thinned page is tried again until it does.
+// A first guess of the rows that fit; a thinned page is tried again until it does.
 constexpr Instant kMostInstants = 1'500'000;
 // With fewer, tensors are merged, too.
 constexpr Instant kFewInstants = 50'000;
@@ -53,7 +53,7 @@ Texts texts_of(const Timeline& timeline) {
   return texts;
 }
 
-// What tells most about the tensors of this trace.
+// The grouping that says most about the tensors of this trace.
 const char* grouping_of(const Timeline& timeline) {
   const auto any = [&](auto known) {
     return std::any_of(timeline.origins.begin(), timeline.origins.end(), known);

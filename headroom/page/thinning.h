@@ -9,8 +9,8 @@
 namespace headroom::page {
 
 struct Thinning {
-  // About so many stay: of each stretch the first, the lowest, the highest in `allocated` and in
-  // `reserved`, and the last; and those of the first refusals.
+  // About this many instants stay: of each stretch the first, the lowest, the highest in
+  // `allocated` and in `reserved`, and the last; and those of the first refusals.
   Instant instants = 0;
   // Tensors of one origin and one life become one entry with their sum. For traces in which more
   // tensors live than a page can hold, as with a leak; the allocator's segments are then left out.

@@ -26,7 +26,7 @@ namespace headroom::page {
 
 using Instant = std::uint32_t;
 
-// What many tensors have in common.
+// The origin that many tensors share.
 struct Origin {
   trace::Category category = trace::Category::unknown;
   trace::Name module = 0, operation = 0, line = 0;
@@ -46,7 +46,7 @@ struct TensorLife {
 struct Refusal {
   Instant instant = 0;
   Bytes asked;
-  std::optional<Bytes> free;  // on the card; empty: unknown
+  std::optional<Bytes> free;  // on the card; std::nullopt if unknown
   // By the recorded program; otherwise by the card of this replay.
   bool recorded = false;
 };
@@ -59,7 +59,7 @@ struct Timeline {
   std::vector<Origin> origins;
   std::vector<TensorLife> tensors;  // by birth
 
-  // thinning.h: some instants are left out, with so many tensors that lived only between them;
+  // thinning.h: some instants are left out, and `left_out` tensors that lived only between them;
   // `merged` tensors are part of another's entry.
   bool is_thinned = false;
   std::uint64_t left_out = 0, merged = 0;
@@ -83,15 +83,15 @@ struct Timeline {
   [[nodiscard]] Instant instants() const { return static_cast<Instant>(allocated.size()); }
 };
 
-// In a trace that tells phases, a tensor of unknown category is given the one that its life shows:
-// what is made in forward and freed in backward is an activation.
-// Replays on the recorded card, if the trace tells its capacity, unless options.setup.capacity sets
-// one. Ignores options.follower. Throws the exceptions of replay().
+// In a trace that records phases, a tensor of unknown category is given the one that its life
+// shows: what is made in forward and freed in backward is an activation. Replays on the recorded
+// card, if the trace records its capacity, unless options.setup.capacity sets one. Ignores
+// options.follower. Throws the exceptions of replay().
 [[nodiscard]] Timeline timeline_of(trace::Reader& trace, const trace::ReplayOptions& options = {});
 
 // The indices of the tensors that live at an instant, by birth.
 [[nodiscard]] std::vector<std::uint32_t> living_at(const Timeline& timeline, Instant instant);
-// The first instant of the highest `allocated` in a step; nothing if no instant belongs to it.
+// The first instant of the highest `allocated` in a step; std::nullopt if no instant belongs to it.
 [[nodiscard]] std::optional<Instant> peak_of_step(const Timeline& timeline, std::uint32_t step);
 // The phase and the step at an instant.
 [[nodiscard]] trace::Phase phase_at(const Timeline& timeline, Instant instant);

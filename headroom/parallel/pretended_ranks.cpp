@@ -17,7 +17,7 @@ using detail::done;
 using detail::parts;
 using detail::Tensors;
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
-// Writes below autograd, which does not see what NCCL writes.
+// Writes below autograd, which does not see NCCL's writes.
 using Unseen = at::AutoDispatchBelowADInplaceOrView;
 
 double factor_of(const ReduceOp& op) {

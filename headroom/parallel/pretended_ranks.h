@@ -1,4 +1,5 @@
-// Runs one rank of `size` in a process without the others, to find what the rank needs of its card.
+// Runs one rank of `size` in a process without the others, to find the memory that the rank needs
+// on its card.
 //
 // Its collectives are answered as if every other rank held the same tensors: a sum is `size` times
 // this rank's tensor, a gather is `size` copies of it. recv receives nothing and leaves its tensor

@@ -85,7 +85,7 @@ class Search {
     return chosen;
   }
 
-  // The fastest saving that is enough and has no needless change. Null: there is none.
+  // The fastest saving that is enough and has no needless change. Null if there is none.
   template <typename IsMeant>
   [[nodiscard]] const Saving* quickest(const IsMeant& is_meant) const {
     const Saving* best = nullptr;

@@ -26,7 +26,7 @@ namespace headroom::plan {
 
 // Returns techniques that would be enough but that Headroom cannot run yet, for runs that nothing
 // else makes fit: the fastest that leaves the training unchanged and the fastest that changes it,
-// each without needless changes; the faster of the two first. Empty: nothing is enough.
+// each without needless changes; the faster of the two first. Empty if nothing is enough.
 [[nodiscard]] std::vector<Saving> enough_but_cannot_run(const model::ModelConfig& config,
                                                         const model::Settings& settings,
                                                         const SavingOptions& options);

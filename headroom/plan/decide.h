@@ -14,7 +14,7 @@ namespace headroom::plan {
 struct Decided {
   std::string model;
   model::Settings settings;
-  std::string why;  // empty: no decision
+  std::string why;  // "" if there was no decision
 };
 
 // `model` is a name, or with Policy::variant a list "llama-2-13b@40GiB,llama-2-7b" of models with

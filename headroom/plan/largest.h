@@ -1,5 +1,5 @@
 // Finds the largest size (a batch, a sequence) that fits, by few trials, each of which takes long:
-// a dry run, a rehearsal. What the trials showed foresees the other sizes.
+// a dry run, a rehearsal. The results of the trials predict the other sizes.
 //
 //   Needs needs;
 //   const LargestSize found = find_largest({.at_most = 512}, {
@@ -31,7 +31,7 @@ struct SizeBounds {
 
 struct SizeTrials {
   std::function<bool(std::int64_t)> fits;  // tries a size
-  // Whether an untried size would fit; std::nullopt: too little is known.
+  // Whether an untried size would fit; std::nullopt if too little is known.
   std::function<std::optional<bool>(std::int64_t)> foresee;
   std::function<std::int64_t()> guess;  // the size to try while nothing is foreseen
 };

@@ -20,8 +20,9 @@ namespace headroom::plan {
 struct Plan {
   std::int64_t micro_batch = 0;           // most rows in one forward pass; 0: the whole batch
   std::set<std::string> techniques = {};  // by the names of their rungs (technique.h)
-  std::string allocator = {};  // settings, as in PYTORCH_ALLOC_CONF; empty: as the process began
-  std::string device = {};     // "cuda:1"; empty: where the model is
+  // Settings, as in PYTORCH_ALLOC_CONF; "" means those the process began with.
+  std::string allocator = {};
+  std::string device = {};  // "cuda:1"; "" means where the model is
 
   [[nodiscard]] bool has(const std::string& technique) const {
     return techniques.contains(technique);
@@ -34,20 +35,20 @@ struct Plan {
 [[nodiscard]] Plan with(Plan plan, const std::string& technique);
 [[nodiscard]] Plan without(Plan plan, const std::string& technique);
 
-// The most rows that a forward pass gets from a batch of so many rows, and the fewest. A batch runs
-// in as few parts as the plan allows, of nearly equal sizes: they need less memory than full ones
-// and a small rest.
+// The most rows that a forward pass gets from a batch of this many rows, and the fewest. A batch
+// runs in as few parts as the plan allows, of nearly equal sizes: they need less memory than full
+// ones and a small rest.
 [[nodiscard]] std::int64_t largest_part(const Plan& plan, std::int64_t rows);
 [[nodiscard]] std::int64_t smallest_part(const Plan& plan, std::int64_t rows);
 [[nodiscard]] std::int64_t count_of_parts(const Plan& plan, std::int64_t rows);
 
-// What a plan may make of a batch.
+// The sizes of the parts that a plan may cut a batch into.
 struct PartLimits {
   std::int64_t least = 1, most = 0;  // rows of the largest part; 0: of the batch
   std::int64_t fewest = 1;           // rows of the smallest part
 };
-// The micro-batches that differ for a batch of so many rows, the largest first: 10, 5, 4, 3, 2, 1.
-// A batch that is smaller than a limit may run at once.
+// The micro-batches that differ for a batch of this many rows, the largest first: 10, 5, 4, 3, 2,
+// 1. A batch that is smaller than a limit may run at once.
 [[nodiscard]] std::vector<std::int64_t> micro_batches(std::int64_t rows, const PartLimits& limits);
 
 // "micro-batch 8, checkpointing, activations on the host"

@@ -1,5 +1,5 @@
-// What a program says of its own plan to the `headroom run` that started it: HEADROOM_REPORT names
-// a small file, which `headroom train` writes before its first step and the run reads at its end.
+// A program's report of its own plan to the `headroom run` that started it: HEADROOM_REPORT names a
+// small file, which `headroom train` writes before its first step and the run reads at its end.
 //
 //   write_plan_report({.needed = 9_GiB, .plan = "micro-batch 8"});   // in the program
 #pragma once
@@ -19,7 +19,7 @@ struct PlanReport {
 
 // Does nothing without the variable. Throws WriteError.
 void write_plan_report(const PlanReport& report);
-// Nothing: the program wrote none, or something else.
+// std::nullopt if the program wrote no such report.
 [[nodiscard]] std::optional<PlanReport> read_plan_report(const std::filesystem::path& file);
 
 // A file for the reports of one try, removed with this object.

@@ -74,7 +74,7 @@ struct Variant {
   std::string model;
 };
 struct VariantChoice {
-  std::string model;  // empty: no variant suits a card this small
+  std::string model;  // "" if no variant suits a card this small
   std::string why;
 };
 // The variant with the highest `min_total` that the smallest card reaches.

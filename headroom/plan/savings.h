@@ -32,12 +32,13 @@ struct Saving : Change {
 };
 
 struct SavingOptions {
-  const gpu::CatalogueCard* card = nullptr;  // null: times of an A100
+  const gpu::CatalogueCard* card = nullptr;  // null means times of an A100
   int gpus = 1;
   // std::nullopt: the card's, less its context and the margin of plannable().
   std::optional<Bytes> room = {};
-  std::function<bool(const model::Settings&)> can_run = {};  // empty: everything can run
-  std::function<bool(const model::Settings&)> allows = {};   // empty: every change is allowed
+  // Without a function, everything can run, or every change is allowed.
+  std::function<bool(const model::Settings&)> can_run = {};
+  std::function<bool(const model::Settings&)> allows = {};
 };
 
 // Returns the changes that save memory and are not in use yet, best first: those that are enough

@@ -64,7 +64,7 @@ Json json_of(const Entry& entry) {
           {"when", seconds_of(known.when)}};
 }
 
-// Empty if the text is not a plan file.
+// std::nullopt if the text is not a plan file.
 std::optional<std::vector<Entry>> entries_of(const std::string& text) {
   try {
     const Json json = Json::parse(text);

@@ -32,7 +32,8 @@ struct Remembered {
 
 class Store {
  public:
-  explicit Store(std::filesystem::path file = {});  // empty: plans.json in the state folder
+  // An empty path means plans.json in the state folder.
+  explicit Store(std::filesystem::path file = {});
 
   // The entry with the largest batch among those that worked with no more free memory than now. An
   // unreadable store has no entries.

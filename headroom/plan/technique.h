@@ -1,5 +1,5 @@
 // A technique: a way to train with less memory, as a value. Each file in techniques/ defines those
-// of one subject, and all that asks for techniques reads these rows: the options of `headroom
+// of one subject, and everything that needs techniques reads these rows: the options of `headroom
 // estimate`, the keys of `headroom train`, the advice of an estimate, the ladder of a training
 // step.
 //
@@ -30,7 +30,7 @@ namespace headroom::plan {
 struct Situation {
   const model::ModelConfig& config;
   const model::Settings& settings;           // with task, seq, target_seq and image decided
-  const gpu::CatalogueCard* card = nullptr;  // null: not known
+  const gpu::CatalogueCard* card = nullptr;  // null if not known
   int gpus = 1;                              // that may train together
 
   [[nodiscard]] bool trains() const { return settings.mode == model::Mode::train; }
@@ -43,7 +43,7 @@ struct Change {
   model::Settings settings;       // with the change
   bool changes_training = false;  // another result: LoRA, fewer bits, another optimizer
   bool is_last_resort = false;    // another task: a shorter sequence
-  // Of several sizes of one change, one is shown: the first that is enough, or else the last.
+  // If one change comes in several sizes, one is shown: the first that is enough, or else the last.
   bool is_a_size = false;
 };
 
@@ -76,8 +76,8 @@ struct Option {
   const std::vector<std::string>& (*words)() = nullptr;
 };
 
-// A key of `headroom train`. `choices`: the first is the default; "every:N" takes a number; empty:
-// true or false.
+// A key of `headroom train`. `choices`: the first is the default; "every:N" takes a number; an
+// empty list means true or false.
 struct Key {
   const char* name;
   std::vector<std::string> choices;
@@ -101,7 +101,7 @@ struct Technique {
   std::vector<Option> options = {};
   std::vector<Key> keys = {};
   std::vector<Rung> rungs = {};
-  // Those that are possible and not in use; empty: none.
+  // The changes that are possible and not in use. Without a function there are none.
   std::function<std::vector<Change>(const Situation&)> changes = {};
 };
 

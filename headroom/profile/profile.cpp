@@ -50,7 +50,7 @@ std::vector<Spent> totals_of(const Profile& profile) {
   return totals;
 }
 
-// For each call; memory without a call of its own is none.
+// For each call; memory without a call of its own does not count as one.
 std::vector<std::size_t> calls_made(const std::vector<Call>& calls) {
   std::vector<std::size_t> made(calls.size());
   for (const Call& call : calls)
@@ -99,7 +99,7 @@ std::vector<ProfileRow> rows_of_operators(const Profile& profile, bool by_shape)
   const std::vector<Spent> own = own_of(profile), totals = totals_of(profile);
   std::map<std::tuple<Name, Name, bool>, std::size_t> numbers;  // name, shapes, is a range
   std::vector<ProfileRow> rows;
-  std::vector<std::optional<Name>> shapes;  // of each row; empty: several
+  std::vector<std::optional<Name>> shapes;  // of each row; std::nullopt if its calls differ
   for (std::size_t i = 0; i < profile.calls.size(); ++i) {
     const Call& call = profile.calls[i];
     const auto [found, is_new] = numbers.try_emplace(

@@ -81,15 +81,15 @@ enum class GroupBy : std::uint8_t { operation, shape, module };
 [[nodiscard]] GroupBy group_named(std::string_view name);
 [[nodiscard]] std::string_view to_string(GroupBy group);
 
-// A figure whose name begins with self_ leaves out what its calls called; the others include it.
-// A module's figures include those of the modules inside it.
+// A figure whose name begins with self_ leaves out the operators that it called; the others include
+// it. A module's figures include those of the modules inside it.
 struct ProfileRow {
   std::string name;  // "" as a module: the whole profile, or work of no known module
   CallKind kind = CallKind::operation;
   std::int64_t calls = 0;   // of a module: of its operators and ranges; without calls: allocations
-  std::string shapes = {};  // as JSON; empty if its calls differ
+  std::string shapes = {};  // as JSON, or "" if its calls differ
   double cpu_s = 0, self_cpu_s = 0;
-  std::optional<double> device_s = {}, self_device_s = {};  // empty: no device
+  std::optional<double> device_s = {}, self_device_s = {};  // std::nullopt without a device
   Bytes self_bytes, total_bytes, self_kept;                 // on devices
   Bytes cpu_bytes, self_cpu_bytes;
 };
@@ -105,7 +105,7 @@ struct ProfileView {
 // The names that `sort_by` takes, PyTorch's left out.
 [[nodiscard]] std::vector<std::string> sort_keys();
 
-// All three throw UsageError for a sort_by that is no figure.
+// All three throw UsageError for a sort_by that is not a figure.
 [[nodiscard]] std::vector<ProfileRow> rows(const Profile& profile, const ProfileView& view = {});
 // The rows as text of at most `width` columns, which holds figures and 20 columns of names.
 [[nodiscard]] std::string table(const Profile& profile, const ProfileView& view = {},

@@ -49,13 +49,13 @@ std::string text_of(const Figure& figure, const ProfileRow& row) {
   return figure.unit == detail::Unit::bytes ? bytes_text(Bytes(whole)) : std::to_string(whole);
 }
 
-// With ranges marked: they are no operators.
+// With ranges marked: they are not operators.
 std::string shown_name(const ProfileRow& row) {
   if (row.kind == CallKind::module) return row.name.empty() ? "(all)" : row.name;
   return row.kind == CallKind::range ? row.name + " (range)" : row.name;
 }
 
-// "autograd::engine::eva..: AddmmBackward0": the end tells more than the middle.
+// "autograd::engine::eva..: AddmmBackward0": the end says more than the middle.
 std::string cut_in_the_middle(const std::string& text, std::size_t width) {
   if (text.size() <= width) return text;
   const std::size_t end = (width - 2) * 3 / 5;
@@ -65,7 +65,7 @@ std::string cut_in_the_middle(const std::string& text, std::size_t width) {
   return std::string(beginning(text, width - 2 - end)) + ".." + text.substr(start);
 }
 
-// "[8,768] [768,3072]": without the inputs that are no tensors.
+// "[8,768] [768,3072]": without the inputs that are not tensors.
 std::string shapes_text(const std::string& shapes) {
   if (shapes.empty()) return {};
   std::string text;
@@ -119,7 +119,7 @@ std::string left(const std::string& text, std::size_t width) {
   return text + std::string(width > text.size() ? width - text.size() : 0, ' ');
 }
 
-// What the figures are, and are not.
+// Says what the figures include and leave out.
 std::string footer(const Profile& profile, const ProfileView& view, std::size_t shown,
                    std::size_t all) {
   Bytes device, cpu;

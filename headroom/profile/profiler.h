@@ -1,4 +1,4 @@
-// Profiles what runs while it lives, on every device of this process:
+// Profiles everything that runs while it lives, on every device of this process:
 //
 //   Profiler profiler;
 //   step();
@@ -60,13 +60,13 @@ class Profiler {
 
   // A model that appeared meanwhile. No other thread may run operators.
   void know(const NamedTensors& tensors);
-  // A new training step begins: what precedes its forward pass belongs to no module.
+  // A new training step begins: operators before its forward pass belong to no module.
   void begin_step();
   // Stops and returns the profile. Throws UsageError if it has ended, or on another thread.
   [[nodiscard]] Profile end();
 
  private:
-  std::unique_ptr<ProfileSource> source_;  // null: ended
+  std::unique_ptr<ProfileSource> source_;  // null once ended
   const std::thread::id thread_ = std::this_thread::get_id();
 };
 

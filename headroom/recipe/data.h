@@ -15,7 +15,7 @@ namespace headroom::recipe {
 struct Data {
   std::shared_ptr<data::Loader> train, evaluation;  // `evaluation` may be null
   std::int64_t outputs = 0;                         // classes, or tokens; 0: not known
-  // Of images on disk, else null: its files and the names of their classes. Not shuffled in
+  // For images on disk, their files and the names of their classes; else null. Not shuffled in
   // `evaluation`.
   std::shared_ptr<const data::ImageSet> images, evaluation_images;
   // "flowers102: 1020 to train on, 1020 to evaluate on", and a line for each thing left out.

@@ -31,7 +31,7 @@ struct TrainedParts {
   bool input_gradients = true;
 };
 // With LoRA the adapters are trained, and a head that no checkpoint has; with a frozen backbone the
-// heads; else everything. Returns the adapters; std::nullopt: there are none.
+// heads; else everything. Returns the adapters; std::nullopt if there are none.
 std::optional<nn::Lora> choose_what_is_trained(models::Model& model,
                                                const model::Settings& settings,
                                                const TrainedParts& parts = {});

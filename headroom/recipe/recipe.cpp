@@ -77,7 +77,7 @@ std::optional<nn::Lora> choose_what_is_trained(models::Model& model,
   return recipe::choose_what_is_trained(model, settings, parts);
 }
 
-// What is not trained needs its weights.
+// Parameters that are not trained must have been loaded.
 void check_frozen(torch::nn::Module& module, const std::vector<std::string>& lacking,
                   const std::string& weights) {
   std::vector<std::string> frozen;

@@ -1,5 +1,5 @@
-// What `headroom train` trains, for your own loop: a model with its weights, what of it is trained,
-// the optimizer, the data and the settings of a step, all from the keys of a training.
+// The parts of `headroom train`, for your own loop: a model with its weights, what of it is
+// trained, the optimizer, the data and the settings of a step, all from the keys of a training.
 //
 //   const recipe::Recipe recipe = recipe::make({"model=lora", "dataset=flowers102"}, device);
 //   train::Step step(recipe.model->module(), *recipe.optimizer, recipe.objective, recipe.step);
@@ -53,7 +53,7 @@ struct ModelOptions {
 
 // How many steps the training has: its epochs, or `steps` if that is less.
 [[nodiscard]] std::int64_t steps_of(const config::Resolved& config, const data::Loader& loader);
-// Settings of a step in a training of so many steps.
+// Settings of a step in a training of this many steps.
 [[nodiscard]] train::StepOptions step_options_of(const config::Resolved& config,
                                                  std::int64_t steps);
 

@@ -1,4 +1,4 @@
-// What comes out of a training: weights with all that Headroom, transformers and peft need to use
+// The results of a training: weights with all that Headroom, transformers and peft need to use
 // them, and what a classifier predicts.
 #pragma once
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-
 namespace headroom::rehearse {
 
 std::vector<TriedAdvice> advice_for(const Orders& orders, Bytes needs_now) {
@@ -12,12 +11,13 @@ std::vector<TriedAdvice> advice_for(const Orders& orders, Bytes needs_now) {
   trial.hides_output = true;
   std::vector<TriedAdvice> advice;
   for (const TriedChange& change : kTriedChanges) {
-    if (orders.say) orders.say(std::string("once more, ") + change.name);
+    if (orders.say) orders.say(std::string("trying ") + change.name);
     trial.change = change.name;
     const Rehearsal tried = rehearse(trial);
     if (tried.cards.empty() || !tried.is_whole()) {
       if (orders.say)
-        orders.say(std::string("the script fails with ") + change.name + ":\n" + tried.hidden_output);
+        orders.say(std::string("the script fails with ") + change.name + ":\n" +
+                   tried.hidden_output);
       continue;
     }
     const RehearsedCard& on = tightest(tried, orders.cards);

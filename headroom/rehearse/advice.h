@@ -8,11 +8,11 @@
 
 namespace headroom::rehearse {
 
-// What can be switched on from outside a script (rehearsal/changes.py).
+// A change that can be switched on from outside a script (rehearsal/changes.py).
 struct TriedChange {
   const char* name;
-  const char* how;    // the user makes this change
-  const char* needs;  // a script without it has nothing to change
+  const char* how;          // the user makes this change
+  const char* needs;        // a script without it has nothing to change
   bool is_of_steps = true;  // a single step can be changed so, too
 };
 inline constexpr TriedChange kTriedChanges[] = {
@@ -36,7 +36,7 @@ inline constexpr TriedChange kTriedChanges[] = {
 // One of them, rehearsed.
 struct TriedAdvice {
   TriedChange change;
-  bool was_made = false;  // the script has what it changes
+  bool was_made = false;  // the script has a place for the change
   Bytes needs, saves;     // of the process; saves may be negative
   Bytes allocated;        // the peak on the same card
   bool fits = false;

@@ -22,8 +22,8 @@ std::map<int, trace::Peak> largest_processes(const Rehearsal& rehearsal) {
   return largest;
 }
 
-// The step that began with the last one's end is none, if the script ended well; nor is the first
-// one, without an optimizer.
+// The step that began with the last one's end does not count, if the script ended well; nor does
+// the first one, without an optimizer.
 bool lies_after_the_steps(const Rehearsal& rehearsal, const trace::Report& report) {
   return rehearsal.is_whole() && static_cast<int>(report.peak.step) > rehearsal.steps;
 }
@@ -37,7 +37,7 @@ void add_notes(Rehearsal& rehearsal, const std::vector<gpu::SimulatedCard>& card
                                             index, to_string(rehearsal.needs(index))));
   const RehearsedCard& on = tightest(rehearsal, cards);
   if (rehearsal.steps > 0 && lies_after_the_steps(rehearsal, on.report))
-    rehearsal.notes.emplace_back("the peak is in what the script did after its last step");
+    rehearsal.notes.emplace_back("the peak came after the script's last step");
   std::vector<trace::StepPeak> steps = on.report.per_step;
   std::erase_if(steps, [&](const trace::StepPeak& one) {
     return static_cast<int>(one.step) > rehearsal.steps;
@@ -53,7 +53,7 @@ answer::Answer answer_of(const Orders& orders, const Rehearsal& rehearsal, bool 
   answer::Answer answer;
   answer.method = answer::Method::rehearsal;
   answer.model = join(orders.command, " ");
-  // Of `python -c`, the first line.
+  // For `python -c`, the first line.
   if (const auto end = answer.model.find('\n'); end != std::string::npos)
     answer.model = answer.model.substr(0, end) + " ...";
   answer.parameters = rehearsal.parameters;

@@ -11,7 +11,7 @@ namespace headroom::rehearse {
 // Adds sentences about the rehearsal as a whole.
 void add_notes(Rehearsal& rehearsal, const std::vector<gpu::SimulatedCard>& cards);
 
-// `failed`: the script did, and there is no verdict.
+// `failed`: the script failed, and there is no verdict.
 [[nodiscard]] answer::Answer answer_of(const Orders& orders, const Rehearsal& rehearsal,
                                        bool failed);
 

@@ -21,12 +21,12 @@ answer::TriedSize tried(Orders orders, const edit::Knobs& knobs, long long batch
   orders.command = changed.command;
   orders.environment = changed.environment;
   orders.hides_output = true;
-  if (orders.say) orders.say("a batch of " + std::to_string(batch));
+  if (orders.say) orders.say("trying a batch of " + std::to_string(batch));
   const Rehearsal rehearsal = rehearse_with_need(orders);
   if (rehearsal.cards.empty() || (!rehearsal.ran_out_of_memory && !rehearsal.is_whole())) {
-    if (orders.say) orders.say("the script's own words:\n" + rehearsal.hidden_output);
+    if (orders.say) orders.say("the script's own output:\n" + rehearsal.hidden_output);
     throw UnavailableError("rehearse", "the script failed with a batch of " +
-                                           std::to_string(batch) + "; its own words are above");
+                                           std::to_string(batch) + "; its own output is above");
   }
   return {.size = batch,
           .fits = fits(rehearsal, orders.cards),
@@ -48,23 +48,24 @@ answer::Fit find_largest_batch(const Orders& orders, const edit::Knobs& knobs) {
                                             })};
   const Bytes room = gpu::usable(fit.card);
   plan::Needs needs;
-  const plan::LargestSize found = plan::find_largest(
-      {.at_most = kMost, .first = *first},
-      {.fits =
-           [&](std::int64_t batch) {
-             fit.tried.push_back(tried(orders, knobs, batch));
-             needs[batch] = fit.tried.back().process;
-             return fit.tried.back().fits;
-           },
-       .foresee = [&](std::int64_t batch) -> std::optional<bool> {
-         const auto line = plan::line_near(needs, room);
-         if (!line) return {};
-         return line->at(batch) <= room;
-       },
-       .guess = [&] {
-         const answer::TriedSize& last = fit.tried.back();
-         return last.fits ? last.size * 2 : last.size / 2;
-       }});
+  const plan::LargestSize found =
+      plan::find_largest({.at_most = kMost, .first = *first},
+                         {.fits =
+                              [&](std::int64_t batch) {
+                                fit.tried.push_back(tried(orders, knobs, batch));
+                                needs[batch] = fit.tried.back().process;
+                                return fit.tried.back().fits;
+                              },
+                          .foresee = [&](std::int64_t batch) -> std::optional<bool> {
+                            const auto line = plan::line_near(needs, room);
+                            if (!line) return {};
+                            return line->at(batch) <= room;
+                          },
+                          .guess =
+                              [&] {
+                                const answer::TriedSize& last = fit.tried.back();
+                                return last.fits ? last.size * 2 : last.size / 2;
+                              }});
   fit.size = found.size;
   fit.capped = found.capped;
   fit.is_proven = found.is_proven;

@@ -30,7 +30,7 @@ std::string listed(const std::vector<gpu::SimulatedCard>& cards) {
   return to_line(list);
 }
 
-// Names and room of the cards; null: the run is within its cards.
+// Names and room of the cards; null if the run is within its cards.
 Json limits_of(const Orders& orders) {
   if (orders.limits.empty()) return nullptr;
   Json limits = Json::array();
@@ -129,7 +129,7 @@ bool is_placeholder(const fs::path& path) {
          begin == kPlaceholder;
 }
 
-// What the processes made, by their log.
+// The files that the processes made, by their log.
 struct Created {
   std::set<fs::path> files;
   std::set<fs::path> links;                    // new names of files that were there
@@ -200,7 +200,7 @@ std::pair<int, int> begun_and_done(const fs::path& folder) {
   return counts;
 }
 
-// A script whose children train may wait for what they do after the last step, for ever.
+// A script whose children train may wait for ever for their work after the last step.
 class EndOfWaiting {
  public:
   explicit EndOfWaiting(fs::path folder) : folder_(std::move(folder)) {}
@@ -294,7 +294,7 @@ Rehearsal rehearse(const Orders& orders) {
   Rehearsal rehearsal{.end = {}, .cards = {}, .folder = std::make_shared<const Folder>()};
   const fs::path& folder = rehearsal.folder->path();
   job::Job job({.command = orders.hides_output ? with_output_in(folder / kOutput, orders.command)
-                                                : orders.command,
+                                               : orders.command,
                 .environment = environment_for(orders, folder),
                 .output_to_error = orders.output_to_error});
   EndOfWaiting waiting(folder);
@@ -315,7 +315,8 @@ Rehearsal rehearse(const Orders& orders) {
 Rehearsal rehearse_with_need(const Orders& orders) {
   Rehearsal rehearsal = rehearse(orders);
   if (!rehearsal.ran_out_of_memory) return rehearsal;
-  if (orders.say) orders.say("out of memory; running again without a limit to measure what it needs");
+  if (orders.say)
+    orders.say("out of memory; running again without a limit to measure what it needs");
   Rehearsal whole = rehearse(without_limit(orders));
   if (whole.cards.empty() || !whole.is_whole()) {
     rehearsal.notes.emplace_back(

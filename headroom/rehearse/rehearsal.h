@@ -1,5 +1,5 @@
-// Runs a training script, unchanged, on simulated cards that look like CUDA devices to it, and reads
-// what its processes found.
+// Runs a training script, unchanged, on simulated cards that look like CUDA devices to it, and
+// reads what its processes found.
 //
 //   const Rehearsal rehearsal = rehearse({.command = {"python", "train.py"}, .cards = cards});
 //   if (rehearsal.is_whole()) say(rehearsal.needs(0));   // of the first card
@@ -38,7 +38,8 @@ struct Orders {
   std::string change = {};    // one of kTriedChanges (advice.h), which is to be tried
   bool output_to_error = false;
   bool hides_output = false;  // the script's; Rehearsal::hidden_output has its end
-  std::function<void(const std::string&)> say = {};  // hears what takes long, in a sentence
+  std::function<void(const std::string&)> say =
+      {};  // gets a sentence on each thing that takes long
 };
 
 // A folder that only this user can read; removed with this object.
@@ -68,7 +69,7 @@ struct NeedByShare {
 
 struct Rehearsal {
   job::JobEnd end;
-  std::vector<RehearsedCard> cards;  // of all processes that used cards; empty: none did
+  std::vector<RehearsedCard> cards;  // of all processes that used cards; an empty list if none did
   long long parameters = 0, trainable_parameters = 0;
   bool was_ended = false;        // after the last step, as it waited for a process that is done
   bool change_was_made = false;  // Orders::change, in one of its processes
@@ -79,17 +80,18 @@ struct Rehearsal {
   bool ran_out_of_memory = false;  // and the script ended by it
   // Files that were there and would have changed, and checkpoints; the script's other new files.
   std::vector<std::string> not_written, written;
+  // Models whose weights are missing: the shapes of their configurations stand in.
   std::vector<std::string> stood_in;
-  std::vector<std::string> notes;              // sentences
-  std::vector<trace::Assumption> assumptions;  // of all cards
-  std::vector<NeedByShare> by_share;           // where more than one share was rehearsed
-  std::string hidden_output;                   // the end of it
-  std::shared_ptr<const Folder> folder;        // of its files
+  std::vector<std::string> notes;                    // sentences
+  std::vector<trace::Assumption> assumptions;        // of all cards
+  std::vector<NeedByShare> by_share;                 // where more than one share was rehearsed
+  std::string hidden_output;                         // the end of it
+  std::shared_ptr<const Folder> folder;              // of its files
   std::optional<std::filesystem::path> events = {};  // a trace there, as long as `folder` lives
 
   // True if the script ended by itself, or after the last step.
   [[nodiscard]] bool is_whole() const { return end.started && (end.exit_code == 0 || was_ended); }
-  // What the processes that were on a card at one time need, at most.
+  // The most memory that the processes on a card at one time need.
   [[nodiscard]] Bytes needs(int index) const;
 };
 
@@ -106,17 +108,17 @@ struct Rehearsal {
 [[nodiscard]] std::vector<std::string> with_output_in(const std::filesystem::path& file,
                                                       const std::vector<std::string>& command);
 
-// The same on cards without a limit, to know the need of what does not fit.
+// The same on cards without a limit, to find the need of a script that does not fit.
 [[nodiscard]] Orders without_limit(Orders orders);
 
 // Throws UnavailableError if this Headroom has no Python package, and WriteError.
 [[nodiscard]] Rehearsal rehearse(const Orders& orders);
 
-// If the script runs out of memory, it is rehearsed once more without a limit, to know its need.
+// If the script runs out of memory, it is rehearsed again without a limit, to find its need.
 [[nodiscard]] Rehearsal rehearse_with_need(const Orders& orders);
 
-// The same once for each share of a mask that may be true; gives the rehearsal that needs most, with
-// the needs of all.
+// The same once for each share of a mask that may be true; gives the rehearsal that needs most,
+// with the needs of all.
 [[nodiscard]] Rehearsal rehearse_shares(Orders orders, const std::vector<double>& shares);
 
 }  // namespace headroom::rehearse

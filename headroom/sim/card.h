@@ -48,13 +48,14 @@ enum class Mode : std::uint8_t {
 inline constexpr std::string_view kWorkspace = "cuBLAS workspace";
 
 // The most elements of a tensor whose values a shape-only card may know: 128 rows of 1,024 tokens.
-// Masks of positions by positions soon have more, and programs do not decide by them.
+// Position-by-position masks quickly exceed this, and programs do not branch on them.
 inline constexpr std::int64_t kMostKnown = 1 << 17;
 // The most bytes of a tensor from the host whose values it may know, of 32- or 64-bit integers or
 // booleans: the edges of a graph, the labels of a batch.
 inline constexpr std::size_t kMostKnownFromHost = 16 << 20;
 
-// The device whose kernels' inner sizes a card follows: what they save and need on the way.
+// The device whose kernels' inner sizes a card follows: the tensors that they save, and their
+// temporaries.
 enum class Rules : std::uint8_t {
   cuda,
   cpu,  // to compare with tools that run on the CPU
@@ -76,7 +77,8 @@ struct Disturbance {
               std::optional<double> neighbour = {})
       : refuse(refused), neighbour_share(neighbour) {}
   bool refuse;  // with an out-of-memory, as if the card were full
-  // From now on another process holds this share of the card's capacity. Empty: as before.
+  // From now on another process holds this share of the card's capacity. std::nullopt: nothing
+  // changes.
   std::optional<double> neighbour_share;
 };
 
@@ -92,12 +94,12 @@ struct CardOptions {
   Mode mode = Mode::shape_only;
   Rules rules = Rules::cuda;
   allocator::Settings settings = {};
-  const gpu::DeviceProfile* profile = nullptr;  // of its chip; null: no workspaces, and
+  const gpu::DeviceProfile* profile = nullptr;  // of its chip; null means no workspaces, and
                                                 // attention as on an A100
-  std::shared_ptr<SharedBox> box = nullptr;     // used by other processes, too; null: a private one
+  std::shared_ptr<SharedBox> box = nullptr;     // shared with other processes; null if private
   bool slow_way = false;                        // see Card::slow_way
   bool cublas_workspaces = true;  // allocated at the first matrix product, as by PyTorch on CUDA
-  std::shared_ptr<detail::StreamOrder> stream_order = nullptr;  // null: streams are not checked
+  std::shared_ptr<detail::StreamOrder> stream_order = nullptr;  // null if streams are not checked
 };
 
 class Card : public std::enable_shared_from_this<Card> {
@@ -125,12 +127,12 @@ class Card : public std::enable_shared_from_this<Card> {
   [[nodiscard]] bool slow_way() const { return slow_way_.load(std::memory_order_relaxed); }
   bool set_slow_way(bool allowed) { return slow_way_.exchange(allowed); }
 
-  // Checks the waits between streams (SimulationOptions::check_streams); null: not checked.
+  // Checks the waits between streams (SimulationOptions::check_streams); null if not checked.
   [[nodiscard]] detail::StreamOrder* stream_order() const { return options_.stream_order.get(); }
 
   // Where the shape of a result depends on unknown values, such a share of a mask is taken for
-  // true, and the places that topk, argsort, argmax and multinomial found for evenly spread. Empty:
-  // such an operator is refused.
+  // true, and the places that topk, argsort, argmax and multinomial found for evenly spread.
+  // std::nullopt: such an operator is refused.
   [[nodiscard]] std::optional<double> assume_true() const;
   void set_assume_true(std::optional<double> share) { assume_true_ = share.value_or(-1); }
 
@@ -158,7 +160,7 @@ class Card : public std::enable_shared_from_this<Card> {
   [[nodiscard]] Bytes capacity() const { return options_.capacity; }
   [[nodiscard]] allocator::BlockInfo block(allocator::BlockId block) const;
   [[nodiscard]] std::vector<allocator::SegmentInfo> snapshot() const;
-  // The last refusal. Empty: there was none.
+  // The last refusal. std::nullopt if there was none.
   [[nodiscard]] std::optional<allocator::OutOfMemory> last_out_of_memory() const;
   // A copy of the allocator in its current state, to try requests on.
   [[nodiscard]] allocator::CachingAllocator fork() const;
@@ -188,7 +190,7 @@ class Card : public std::enable_shared_from_this<Card> {
     decided_by_unknown_.fetch_add(1, std::memory_order_relaxed);
   }
 
-  // Counts an assumption, and tells the observer.
+  // Counts an assumption, and reports it to the observer.
   void note_assumption(const std::string& what);
   [[nodiscard]] std::uint64_t assumptions() const { return assumptions_.load(); }
 

@@ -91,7 +91,7 @@ std::string answer_of(const std::function<std::string()>& work) {
   } catch (const std::exception& error) {
     return answer(Kind::other, error.what());
   } catch (...) {
-    return answer(Kind::other, "an exception that is no std::exception");
+    return answer(Kind::other, "an exception that is not a std::exception");
   }
 }
 

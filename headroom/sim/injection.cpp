@@ -53,7 +53,7 @@ std::optional<trace::Phase> phase_named(std::string_view name) {
   return {};
 }
 
-// The rest of `text` after `prefix`; empty if `text` does not begin with it.
+// The rest of `text` after `prefix`; std::nullopt if `text` does not begin with it.
 std::optional<std::string_view> after(std::string_view text, std::string_view prefix) {
   if (!text.starts_with(prefix)) return {};
   return text.substr(prefix.size());
@@ -253,7 +253,7 @@ void InjectionScope::put_back() noexcept {
   for (auto& [card, injector] : before_) {
     try {
       (void)card->inject(std::move(injector));
-    } catch (const Error&) {  // the shared box was not told that the neighbour is gone
+    } catch (const Error&) {  // the shared box does not know that the neighbour is gone
     }
   }
 }

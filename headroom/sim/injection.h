@@ -70,7 +70,7 @@ struct NeighbourChange {
 // Asks all of them; a request is refused if one refuses it.
 [[nodiscard]] Injector any_of(std::vector<Injector> injectors);
 
-// Whether an injector has refused a request, or let a neighbour in. Copies are the same note.
+// Whether an injector has refused a request, or let a neighbour in. Copies share the same state.
 class Happened {
  public:
   void now() const { happened_->store(true); }

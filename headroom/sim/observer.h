@@ -1,9 +1,9 @@
-// An observer of a card: told of every operator before it runs there, and of every event in the
+// An observer of a card: called for every operator before it runs there, and for every event in the
 // card's allocator.
 //
-// Threads: operators are told on the thread that runs them, several at a time; allocator events
-// under the card's lock, one at a time, on the thread that caused them. There an observer must not
-// touch the card. Before that thread takes the lock, it tells of the request.
+// Threads: on_operator() runs on the thread that runs the operator, several at a time. on_event()
+// runs under the card's lock, one at a time, on the thread that caused the event: there an observer
+// must not touch the card. on_request() runs before that thread takes the lock.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // A box of simulated cards that several processes of this machine use at the same time, named as in
-// `sim:8x24GiB@lab`. Each tells the others what it holds of every card, through a file
+// `sim:8x24GiB@lab`. Each shows the others what it holds of every card, through a file
 // (docs/formats/simulated-box.md). When a process ends, however it ends, its share is free.
 //
 //   SharedBox box(gpu::parse_simulated("8x24GiB@lab"));

@@ -41,7 +41,8 @@ namespace headroom::sim {
 struct SimulationOptions {
   Mode mode = Mode::shape_only;
   Rules rules = Rules::cuda;
-  // Empty: the settings of PYTORCH_CUDA_ALLOC_CONF or PYTORCH_ALLOC_CONF, as PyTorch reads them.
+  // std::nullopt: the settings of PYTORCH_CUDA_ALLOC_CONF or PYTORCH_ALLOC_CONF, as PyTorch reads
+  // them.
   std::optional<allocator::Settings> settings = {};
   bool slow_way = false;  // run operators without a rule for shapes on the CPU, over zeros
   // PyTorch allocates cuBLAS's workspaces in the same memory: per card, thread and stream, at the

@@ -10,7 +10,7 @@
 namespace headroom::sim {
 
 // The address of a storage, or of the memory under a tensor, in the card's allocator and its trace.
-// Empty if it lies on no card, or has no bytes.
+// std::nullopt if it lies on no card, or has no bytes.
 [[nodiscard]] std::optional<std::uint64_t> address_of(const c10::Storage& storage);
 [[nodiscard]] std::optional<std::uint64_t> address_of(const at::TensorBase& tensor);
 

@@ -34,7 +34,7 @@ Bytes usable_on(const gpu::Machine& machine, const gpu::Uuid& uuid) {
   return card == nullptr ? Bytes{0} : usable_now(*card).value_or(Bytes{0});
 }
 
-// What a further lease could have of the card, behind all who wait.
+// The memory that a further lease could have on the card, behind all waiting jobs.
 Bytes left_on(const lease::Look& look, const lease::Contents& now, const gpu::Uuid& card) {
   const lease::Rooms rooms =
       lease::left_by_earlier(lease::rooms_of(look, now), now.waiting, "", now.grants);

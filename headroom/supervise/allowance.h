@@ -1,10 +1,10 @@
 // The memory that this process may have of each card of a shared machine, by its lease. That is a
-// lease of its own, which can grow and shrink with what the process needs, or the lease in which a
+// lease of its own, which can grow and shrink with the need of the process, or the lease in which a
 // `headroom run` started it, which stays as it is.
 //
 //   auto allowance = Allowance::find(devices, descriptor);
 //   if (!allowance) return;                           // no lease: nothing limits this process
-//   allowance->on(card, held).most;                   // bytes, what it holds already included
+//   allowance->on(card, held).most;                   // bytes, including those it holds already
 //   if (!allowance->reserve(card, 2_GiB, held)) ...;  // others have it now
 //
 // All bytes are as the driver counts them, a CUDA context included.
@@ -26,24 +26,24 @@ namespace headroom::supervise {
 class Allowance {
  public:
   // `own`: the descriptor of a lease that this process holds. Without one the lease that
-  // HEADROOM_LEASE names counts, if it has any of these cards. Nothing: neither exists, or the
-  // folder cannot be read.
+  // HEADROOM_LEASE names counts, if it has any of these cards. std::nullopt if neither exists, or
+  // the folder cannot be read.
   [[nodiscard]] static std::optional<Allowance> find(const gpu::Devices& devices,
                                                      std::optional<int> own);
 
   struct OnCard {
     Bytes reserved;  // by the lease
     Bytes used;      // by this process
-    // What this process could have now: its lease and what that may grow by, less what other
-    // processes of the lease use, and no more than others have left of the card.
+    // The memory that this process could have now: its lease and the growth that is possible, less
+    // what other processes of the lease use, and no more than others have left of the card.
     Bytes most;
   };
-  // `held`: what the process knows that it has of the card. The driver may not show it.
+  // `held`: the memory that the process knows to hold on the card. The driver may not show it.
   [[nodiscard]] OnCard on(const gpu::Uuid& card, Bytes held);
 
-  // Makes the share of this card in its own lease so large. False if there is not so much beside
-  // all others and earlier waiters, if the folder is not writable or the lease has ended: then
-  // nothing changed. In an outer lease: whether that has so much.
+  // Makes the share of this card in its own lease so large. False if there is not this much memory
+  // beside all others and earlier waiters, if the folder is not writable or the lease has ended:
+  // then nothing changed. In an outer lease: whether that has this much memory.
   [[nodiscard]] bool reserve(const gpu::Uuid& card, Bytes bytes, Bytes held);
   // Ends the share of this card in its own lease; the others stay.
   void leave(const gpu::Uuid& card);

@@ -28,7 +28,8 @@ class EarlierRuns {
   [[nodiscard]] std::optional<Bytes> need(const gpu::Machine& machine) const;
 
   // A smaller batch than the command's that worked in such a place, with the accumulation that
-  // keeps the effective batch. Nothing if the place has much more memory than when it was found.
+  // keeps the effective batch. std::nullopt if the place has much more memory than when it was
+  // found.
   struct Beginning {
     long long batch, accumulation;
     WallTime when;

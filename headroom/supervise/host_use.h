@@ -16,7 +16,7 @@ namespace headroom::supervise {
 
 struct HostUse {
   Bytes peak;  // address space of the process nearest to its limit, else resident memory
-  std::optional<Bytes> limit;  // empty: unknown
+  std::optional<Bytes> limit;  // std::nullopt if unknown
 };
 
 // `root` is "/", except in tests. Processes that have ended count as 0.

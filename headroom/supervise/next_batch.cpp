@@ -17,8 +17,8 @@ namespace {
 // part that does not depend on the batch is unknown.
 constexpr double kOfLine = 0.95, kOfRatio = 0.9;
 
-// At most this share of the last batch after so many misses, because the figures were wrong (after
-// the first miss there are none yet). With them 4096 becomes 1 in 8 tries.
+// At most this share of the last batch after this many misses, because the figures were wrong
+// (after the first miss there are none yet). With them 4096 becomes 1 in 8 tries.
 constexpr std::array kShareAfterMisses{1.0, 0.5, 0.5, 0.25, 0.125, 0.0625, 0.03125};
 
 struct Aim {
@@ -32,7 +32,7 @@ double number(long long n) {
 
 // ---- From figures ----
 
-// A lower bound of what the batch needs, if the try shows one.
+// A lower bound of the batch's need, if the try shows one.
 std::optional<Bytes> need_of(const Try& one) {
   if (!one.peak || !one.out_of_memory()) return one.peak;
   const auto& asked = one.judgement.asked;
@@ -131,9 +131,9 @@ Aim by_figures(const std::vector<Try>& tries) {
                       to_string(*need), to_string(limit))};
   const auto line = line_of(known);
   if (const auto room = room_on(line, limit); room && kOfLine * *room < aim.batch)
-    aim = {kOfLine * *room, fmt::format("from {} tries: {} plus {} per sample, and {} may be used",
-                                        known.size(), gib(line->fixed), gib(line->per_size),
-                                        to_string(limit))};
+    aim = {kOfLine * *room,
+           fmt::format("from {} tries: {} plus {} per sample, and {} may be used", known.size(),
+                       gib(line->fixed), gib(line->per_size), to_string(limit))};
   return aim;
 }
 
@@ -143,8 +143,8 @@ Aim aim_for(const std::vector<Try>& tries) {
       tries.begin(), tries.end(), [](const Try& one) { return one.out_of_memory(); }));
   const Try& last = tries.back();
   Aim aim = by_figures(tries);
-  const bool line_is_new = misses == 2 && need_of(last) &&
-                           room_on(line_of(needs(tries)), *last.limit).has_value();
+  const bool line_is_new =
+      misses == 2 && need_of(last) && room_on(line_of(needs(tries)), *last.limit).has_value();
   if (line_is_new) return aim;
   const double share = kShareAfterMisses[std::min(misses, kShareAfterMisses.size()) - 1];
   if (const double most = share * number(*last.batch); most < aim.batch)

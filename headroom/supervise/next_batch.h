@@ -11,8 +11,8 @@
 namespace headroom::supervise {
 
 struct NextBatch {
-  std::optional<long long> batch;         // empty: no smaller one is possible
-  std::optional<long long> accumulation;  // empty also without an accumulation
+  std::optional<long long> batch;         // std::nullopt if no smaller one is possible
+  std::optional<long long> accumulation;  // std::nullopt also without an accumulation
   std::string why;                        // one sentence, with or without a batch
 };
 
@@ -25,8 +25,8 @@ struct NextBatch {
                                    std::optional<long long> first_accumulation,
                                    long long min_batch);
 
-// The largest batch up to `most` that keeps the same effective batch: how to begin with what worked
-// before. Empty if that is below `min_batch`.
+// The largest batch up to `most` that keeps the same effective batch: to begin with a batch that
+// worked before. Has no batch if that is below `min_batch`.
 [[nodiscard]] NextBatch batch_up_to(long long most, long long first_batch,
                                     long long first_accumulation, long long min_batch);
 

@@ -22,17 +22,17 @@ struct NextStep {
     give_up,    // out of memory, and nothing is left to change
   };
   Kind kind = Kind::done;
-  std::string why;                                   // empty where the end speaks for itself
+  std::string why;                                   // "" where the end needs no explanation
   std::optional<long long> batch{}, accumulation{};  // accumulation: only where it is mapped
   Bytes room{};
 };
 
-// `room`: what the last try's place had on its tightest card; empty if there is no other place to
-// look for (on the CPU, inside another `run`).
+// `room`: the memory that the last try's place had on its tightest card; std::nullopt if there is
+// no other place to look for (on the CPU, inside another `run`).
 [[nodiscard]] NextStep next_step(const std::vector<Try>& tries, const Orders& orders,
                                  const edit::Knobs& knobs, std::optional<Bytes> room);
 
-// Why a mapped batch must not change under these orders; empty if it may.
+// Why a mapped batch must not change under these orders; "" if it may.
 [[nodiscard]] std::string why_batch_stays(const Orders& orders, const edit::Knobs& knobs);
 
 }  // namespace headroom::supervise

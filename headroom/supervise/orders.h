@@ -17,8 +17,9 @@ struct Orders {
 
   // Its place.
   gpu::Devices devices;
-  std::optional<Bytes> need;  // on each card; empty: what it used before, else all usable memory
-  std::optional<int> count;   // of cards; empty: 1, inside another `run` all of its cards
+  // Memory on each card; std::nullopt: what the command used before, else all usable memory.
+  std::optional<Bytes> need;
+  std::optional<int> count;  // of cards; std::nullopt: 1, inside another `run` all of its cards
   gpu::Order order = gpu::Order::most_free;
   bool by_uuid = false;  // name the cards to the command by UUID
   Seconds wait_timeout{3600};
@@ -36,7 +37,7 @@ struct Orders {
   // Watching and remembering:
   std::optional<Seconds> stall;  // report after so long without output and without work
   bool end_stalled = false;
-  std::filesystem::path history;  // empty: in the state folder
+  std::filesystem::path history;  // an empty path means the state folder's
   bool remember = true;           // use and keep settings that worked
   bool output_to_error = false;   // the command's standard output goes to our standard error
 };

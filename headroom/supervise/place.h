@@ -15,7 +15,7 @@ struct Place {
   std::optional<lease::Lease> lease;  // none on the CPU
   std::vector<gpu::Selection::Pick> cards;
 
-  // Usable memory of the tightest card; nothing on the CPU.
+  // Usable memory of the tightest card; std::nullopt on the CPU.
   [[nodiscard]] std::optional<Bytes> room() const;
   // "GPU 0", "GPU 1 and GPU 3", "the CPU"
   [[nodiscard]] std::string name() const;

@@ -52,7 +52,7 @@ void PlaceSearch::find_outer() {
   outer_ = lease::OuterLease::find(directory_->contents());
   if (!outer_)
     listener_.tell("HEADROOM_LEASE names lease " + *named +
-                   ", which has ended or belongs to another job; reserving anew");
+                   ", which has ended or belongs to another job; making a new reservation");
   const gpu::Machine machine = outer_ ? sampler_->fresh() : gpu::Machine{};
   const bool of_others = !machine.silent && !machine.cards.empty() && !outer_->concerns(machine);
   if (of_others) outer_.reset();
@@ -91,7 +91,8 @@ lease::Acquired PlaceSearch::acquire(const PlaceWish& wish, const std::stop_toke
                         wish.is_known ? lease::Amount::needed : lease::Amount::all_usable);
 }
 
-// The outer lease has the memory already: this waits only for what the outer job itself uses now.
+// The outer lease has the memory already: this waits only for the memory that the outer job itself
+// uses now.
 lease::Acquired PlaceSearch::within_outer(const PlaceWish& wish, const std::stop_token& cancel) {
   const gpu::Machine machine = fresh();
   const gpu::DeviceRequest request{

@@ -33,7 +33,7 @@ class Places {
   // A try keeps the place of the last one, whose memory comes back in steps. Empty, or the exit
   // code of the signal that ended the wait.
   [[nodiscard]] virtual std::optional<int> wait_until_memory_is_back(const Place& place) = 0;
-  // The cards that may be used, sampled anew.
+  // The cards that may be used, sampled again.
   [[nodiscard]] virtual gpu::Machine fresh() = 0;
   // Inside another `run` the place is that one's lease.
   [[nodiscard]] virtual bool is_inside_lease() const = 0;

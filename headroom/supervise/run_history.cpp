@@ -35,7 +35,7 @@ class Turn {
   int file_;
 };
 
-// The size of a plain file; nothing for a pipe or a device.
+// The size of a plain file; std::nullopt for a pipe or a device.
 std::optional<off_t> size_of(int file) {
   struct stat facts {};
   if (::fstat(file, &facts) != 0 || !S_ISREG(facts.st_mode)) return {};

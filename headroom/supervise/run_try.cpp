@@ -17,7 +17,7 @@ bool is_of_host(const Try& one, const Place& place) {
 }
 
 // Memory that other processes used on the card that the error message names: at the last sample,
-// else when the place was taken. Empty if that card is unknown.
+// else when the place was taken. std::nullopt if that card is unknown.
 std::optional<Bytes> by_others(const Try& one, const Usage& usage, const Place& place) {
   const int device = one.judgement.device.value_or(place.cards.size() == 1 ? 0 : -1);
   if (device < 0 || static_cast<std::size_t>(device) >= place.cards.size()) return {};

@@ -18,7 +18,7 @@ namespace headroom::supervise {
 
 class Stall {
  public:
-  // Empty: never report.
+  // std::nullopt: never report.
   explicit Stall(std::optional<Seconds> after, Clock::time_point now = Clock::now())
       : after_(after), last_look_(now) {}
 

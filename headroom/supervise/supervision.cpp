@@ -25,7 +25,7 @@ struct End {
   std::string sentence;
 };
 
-// Each phase returns the end of the run, or nothing if the next phase follows.
+// Each phase returns the end of the run, or std::nullopt if the next phase follows.
 class Supervision {
  public:
   Supervision(const Orders& orders, const Listener& listener, const edit::Knobs& knobs,
@@ -286,7 +286,7 @@ std::optional<End> Supervision::follow_try() {
 }
 
 // A batch is worth remembering only if larger ones failed: a small one that the user chose says
-// nothing about what would fit.
+// nothing about sizes that would fit.
 void Supervision::remember(const Try& last) const {
   const bool was_reduced = report_.tries.size() > 1;  // in this run; otherwise it is known already
   if (was_reduced && batch_ < knobs_.value(Quantity::batch).value_or(1))

@@ -1,6 +1,6 @@
 // Runs a command to a good end on a shared machine: waits for its place and reserves it, starts,
-// watches, tells why it ended, and tries again with less after an out-of-memory, and after no other
-// failure.
+// watches, reports why it ended, and tries again with less after an out-of-memory, and after no
+// other failure.
 //
 // The ladder after an out-of-memory: a smaller batch with the accumulation that keeps the effective
 // batch; then a card with more room; then a wait for more. A bug is never tried again.

@@ -19,7 +19,7 @@ struct Try {
   WallTime started{}, ended{};
   std::vector<std::string> command{};
   std::vector<std::string> gpus{};                   // UUIDs
-  std::optional<long long> batch{}, accumulation{};  // empty: not mapped
+  std::optional<long long> batch{}, accumulation{};  // std::nullopt if not mapped
   std::optional<std::string> resumed_from{};         // the checkpoint's path
 
   job::JobEnd end{};
@@ -29,7 +29,7 @@ struct Try {
   // Memory of the fullest card; of the host if that ran out, or without cards.
   std::optional<Bytes> peak{};                 // the most that the job was seen to use
   std::optional<Bytes> limit{};                // the most that it could have used
-  std::optional<plan::PlanReport> reported{};  // what the program itself said that it needs
+  std::optional<plan::PlanReport> reported{};  // the need that the program itself reported
   std::optional<Bytes> card_peak{};            // the most that the samples showed on one card
   std::vector<oom::CardSample> cards_at_end{};
   std::vector<oom::MemoryThen> samples{};  // the oldest first

@@ -42,7 +42,7 @@ class Usage {
   [[nodiscard]] bool watches(const gpu::Uuid& card) const { return cards_.contains(card); }
   [[nodiscard]] const gpu::Machine& last_machine() const { return last_machine_; }
 
-  // The most that the job used on one card; nothing if it was never seen on one.
+  // The most that the job used on one card; std::nullopt if it was never seen on one.
   [[nodiscard]] std::optional<Bytes> card_peak() const { return card_peak_; }
   // The highest use of host memory relative to the limit, with that limit.
   [[nodiscard]] const std::optional<HostUse>& host_peak() const { return host_peak_; }

@@ -15,7 +15,7 @@ class ChromeEvents {
 
   // `members`: the fields of an event in JSON, without braces.
   void put(std::string_view members);
-  // Writes what belongs to the whole trace, and commits the file. Throws WriteError.
+  // Writes the entries of the whole trace, and commits the file. Throws WriteError.
   void finish(const Json& other);
 
  private:

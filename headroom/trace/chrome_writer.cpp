@@ -162,7 +162,7 @@ void ChromeWriter::File::change_slices(const Event& event, Device& device, std::
   change_slice(
       number, device, kPhaseLane, static_cast<std::uint64_t>(event.phase),
       [&] { return to_string(event.phase); }, time_ns);
-  // A free happens wherever a tensor's life ends, so it does not tell the running module.
+  // A free happens wherever a tensor's life ends, so it does not show the running module.
   if (event.kind == Kind::alloc)
     change_slice(
         number, device, kModuleLane, event.module, [&] { return names.text(event.module); },

@@ -131,7 +131,7 @@ bool FileReader::ends_in_zeros(std::string_view damaged) {
   return true;
 }
 
-// Empty if the file ends within the header.
+// std::nullopt if the file ends within the header.
 std::optional<PartHeader> FileReader::take_header() {
   const std::string_view bytes = input_.peek(PartHeader::kSize);
   if (bytes.size() < PartHeader::kSize) {

@@ -1,7 +1,7 @@
 // Reads Headroom's own format (docs/formats/trace.md), which file_writer.h writes.
 //
 // A file that ends within a part is still being written, or its writer was killed: the reader
-// returns all whole parts, and cut_off() tells how many bytes it left out. A damaged file ends in
+// returns all whole parts, and cut_off() returns how many bytes it left out. A damaged file ends in
 // InputError.
 #pragma once
 

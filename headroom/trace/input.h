@@ -29,7 +29,8 @@ class Input {
 
   [[nodiscard]] const std::string& name() const { return name_; }  // the path, for messages
   [[nodiscard]] std::uint64_t position() const { return position_; }
-  [[nodiscard]] std::optional<std::uint64_t> size() const { return size_; }  // empty: a pipe
+  // std::nullopt for a pipe.
+  [[nodiscard]] std::optional<std::uint64_t> size() const { return size_; }
 
  private:
   Input() = default;

@@ -33,7 +33,7 @@ namespace headroom::trace {
 
 struct OperationsOptions {
   std::string name = "the trace";  // for messages
-  // Only events of this device; empty: of the first device that appears.
+  // Only events of this device; std::nullopt: those of the first device that appears.
   std::optional<std::uint16_t> device = {};
   // Also keep the events, with an Operation::Kind::nothing for each event without a request.
   bool keep_events = false;

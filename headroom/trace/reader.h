@@ -6,8 +6,8 @@
 //   for (Event event; trace->next(event);) say(to_string(event.kind), event.bytes);
 //
 // A malformed file ends in InputError with the file's name and the byte (in text, the line) of the
-// fault. A Headroom trace that ends early because its writer was killed is no error: it ends after
-// the last whole part, and `cut_off` tells how much was left out.
+// fault. A Headroom trace that ends early because its writer was killed is not an error: it ends
+// after the last whole part, and `cut_off` is the number of bytes left out.
 #pragma once
 
 #include <cstdint>
@@ -32,11 +32,11 @@ struct About {
   std::string program;            // that wrote the file, or was recorded; "" if unknown
   std::string settings;           // of the allocator at the start, as PYTORCH_CUDA_ALLOC_CONF
   std::optional<Bytes> capacity;  // of the recorded card
-  // False: the run had no limit, and `capacity` is what it should have fitted into.
+  // False if the run had no limit, and `capacity` is what it should have fitted into.
   bool is_within_capacity = true;
   std::string torch;  // the PyTorch whose allocator is recorded: "2.15"; "" if unknown
   bool times_are_known = false;
-  // What ran, as names and values for a person: ("model", "gpt2"), ("batch", "4").
+  // The program that ran, as names and values for a person: ("model", "gpt2"), ("batch", "4").
   std::vector<std::pair<std::string, std::string>> facts = {};
 };
 

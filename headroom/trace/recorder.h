@@ -1,6 +1,6 @@
 // Records events in memory as they happen, at the cost of a lock and a copy of 48 bytes. Scopes
-// tell where in the model an event happens, so that the code that sees the allocation need not know
-// it.
+// record where in the model an event happens, so that the code that sees the allocation need not
+// know it.
 //
 //   Recorder recorder({.limit = 1'000'000});
 //   const Name attention = recorder.name("h.0.attn");

@@ -20,7 +20,7 @@ namespace headroom::trace {
 
 struct RecordingObserverOptions {
   std::uint16_t device = 0;
-  // Empty: all times are 0, which means unknown.
+  // Without a function all times are 0, which means unknown.
   std::function<std::int64_t()> now_ns = {};
 };
 

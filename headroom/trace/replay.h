@@ -24,11 +24,11 @@ namespace headroom::trace {
 
 // The card on which a trace is played.
 struct CardSetup {
-  // As PYTORCH_CUDA_ALLOC_CONF; empty: the trace's settings at its start, else PyTorch's defaults.
-  // Changes of settings within the trace apply in any case.
+  // As PYTORCH_CUDA_ALLOC_CONF; std::nullopt: the trace's settings at its start, else PyTorch's
+  // defaults. Changes of settings within the trace apply in any case.
   std::optional<std::string> settings = {};
   Bytes capacity = allocator::kUnlimited;
-  // torch.cuda.set_per_process_memory_fraction; empty: the value in the settings.
+  // torch.cuda.set_per_process_memory_fraction; std::nullopt: the value in the settings.
   std::optional<double> fraction = {};
   // Stream events in a list of requests wait for its complete_events (in a history they always do).
   bool hold_events = false;
@@ -112,7 +112,7 @@ void check_device(const OperationsOptions& options, const Noticed& noticed);
 // Plays a trace on one card, batch by batch: the part that replay and what_if share.
 class CardPlayer {
  public:
-  // `operations` tells the kind of trace and holds the texts of its settings.
+  // `operations` knows the kind of trace and holds the texts of its settings.
   CardPlayer(const CardSetup& setup, const About& about, const Operations& operations,
              std::string name);
 

@@ -80,10 +80,10 @@ struct LiveTensor {
   std::uint32_t step = 0;
   std::string module;
   std::string operation;
-  std::string line = {};  // of the program, such as "train.py:84"; empty: unknown
+  std::string line = {};  // of the program, such as "train.py:84"; "" if unknown
 };
 
-// Of a run that was observed (dryrun/observation.h).
+// A line of the program in a run that was observed (dryrun/observation.h).
 struct LineBytes {
   std::string line;
   Bytes bytes;  // of the tensors at the peak that were made there
@@ -93,10 +93,10 @@ struct PhasePeak {
   Bytes allocated;  // the highest in this phase
 };
 
-// What was taken for granted where the shape of a result depended on unknown values.
+// An assumption that was made where the shape of a result depended on unknown values.
 struct Assumption {
   std::string what;
-  std::string where;  // a line of the program; empty: unknown
+  std::string where;  // a line of the program; "" if unknown
   std::uint64_t count = 0;
 };
 
@@ -121,22 +121,23 @@ struct Report {
   std::optional<allocator::OutOfMemory> out_of_memory;
   // Values without data that the step read from the card (`.item()`, copies); each reads as zero.
   std::uint64_t values_read_as_zero = 0;
-  // Of these, the values read one at a time (`.item()`, `if`): a real run may take another branch.
+  // The number of these that were read one at a time (`.item()`, `if`): a real run may take another
+  // branch.
   std::uint64_t decided_by_unknown = 0;
   std::vector<Assumption> assumptions = {};
   double took_s = 0;  // the steps, without making the model
-  // Of the trace, and not in JSON: the allocator's settings, as PYTORCH_CUDA_ALLOC_CONF; the card's
-  // name, and what it has for a program (empty: no limit).
+  // Facts of the trace that are not in JSON: the allocator's settings, as PYTORCH_CUDA_ALLOC_CONF;
+  // the card's name, and its memory for a program ("" means no limit).
   std::string allocator = {};
   std::string card = {};
   std::optional<Bytes> room = {};
   bool is_within_room = true;          // false: the events are those of a run without a limit
-  std::shared_ptr<const Trace> trace;  // null: not kept, or run in a child process
+  std::shared_ptr<const Trace> trace;  // null if not kept, or if the run was in a child process
 
   [[nodiscard]] bool fits() const { return !out_of_memory; }
 };
 
-// A sentence about values that the step read without knowing them; empty if it read none.
+// A sentence about values that the step read without knowing them; "" if it read none.
 [[nodiscard]] std::string warning_of(const Report& report);
 
 [[nodiscard]] Json to_json(const Peak& peak);
@@ -148,7 +149,7 @@ struct Report {
 [[nodiscard]] Report report_from_json(const Json& json);
 
 // Reads the events of the report, which must outlive the reader. Throws UsageError if they were not
-// kept. `about` may tell the card's capacity and facts; the rest is filled in.
+// kept. `about` may give the card's capacity and facts; the rest is filled in.
 [[nodiscard]] std::unique_ptr<Reader> read_trace(const Report& report, About about = {});
 // Writes them as a Headroom trace (docs/formats/trace.md). Throws WriteError, too.
 void write_trace(const Report& report, const std::string& path, const About& about = {});

@@ -34,7 +34,7 @@ struct Tensor {
 struct TopOptions {
   enum class At { peak, end, event } at = At::peak;
   std::uint64_t event = 0;                   // with At::event: the moment is after this event
-  std::optional<std::uint16_t> device = {};  // empty: the first that appears
+  std::optional<std::uint16_t> device = {};  // std::nullopt: the first device that appears
   std::function<void(const Reader&)> progress = {};  // called every 65536 events
 };
 
@@ -51,7 +51,7 @@ struct Top {
 
 // A sum over tensors; lists have the biggest first.
 struct Share {
-  std::string name;  // "" if the trace does not tell
+  std::string name;  // "" if the trace does not say
   Bytes bytes;
   std::uint64_t tensors = 0;
 };

@@ -44,7 +44,7 @@ struct WhatIf {
 
 struct SmallestCapacity {
   // The smallest multiple of `step` without a refusal that bisection finds: with `step` less, a
-  // request is refused. Empty: the trace is refused on any card.
+  // request is refused. std::nullopt if the trace is refused on any card.
   std::optional<Bytes> capacity;
   Bytes step;
   // More memory is not always enough: the capacities tried above `capacity` that still refuse. (A

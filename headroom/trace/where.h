@@ -1,5 +1,5 @@
 // Where in the program the current thread is. Scopes set it; recorders, dry runs and allocators
-// read it, so that the code that sees an allocation need not be told.
+// read it, so that the code that sees an allocation need not know it.
 //
 //   { const OperationScope scope("aten::mm"); ... here.operation ... }
 //
@@ -18,7 +18,7 @@ namespace headroom::trace {
 class Recorder;
 
 struct Where {
-  std::string_view operation = {};     // "aten::mm"; empty: the program itself runs
+  std::string_view operation = {};     // "aten::mm"; "" if the program itself runs
   std::string_view overload = {};      // "Tensor" of "aten::add.Tensor", if `operation` lacks it
   const Recorder* recorder = nullptr;  // in whose names `module` is a number
   Name module = 0;

@@ -81,7 +81,7 @@ Bytes bytes_of(const Run& run) {
   return all;
 }
 
-// Of the state without its own hash.
+// The hash of the state without its own hash.
 std::string hash_of(const Json& state) {
   Sha256 hash;
   hash.add(state.dump());
@@ -115,7 +115,7 @@ void write_into(const fs::path& unfinished, const Run& run) {
   sync(unfinished);
 }
 
-// What a checkpoint consists of, and nothing else: a folder with a file of the user's stays.
+// Removes the files of a checkpoint and nothing else: a folder with a file of the user's stays.
 void remove_checkpoint(const fs::path& folder) {
   std::error_code error;
   for (const char* name : {kState, kModel, kOptimizer, kRandom}) fs::remove(folder / name, error);
@@ -169,7 +169,7 @@ std::vector<optim::State> states_in(const TensorFile& file, const optim::Optimiz
   return states;
 }
 
-// Whether they are of an optimizer of this kind, whose states are there.
+// Whether the states have the names of this optimizer's states, as those of its kind do.
 bool suit(const std::vector<optim::State>& states, const optim::Optimizer& optimizer) {
   const auto names = [](const optim::State& state) {
     std::vector<std::string> all;

@@ -36,14 +36,14 @@ struct FoundCheckpoint {
   Plan plan;                         // of the last step before it
   std::string more;                  // as given to save()
   bool same_random_numbers = true;   // false: saved on another device, whose numbers differ
-  bool same_optimizer = true;        // false: saved by one of another kind; its states start anew
+  bool same_optimizer = true;        // false: saved by one of another kind; its states start empty
   std::vector<std::string> refused;  // one sentence for each newer one that was not sound
   std::vector<std::filesystem::path> refused_folders;
 };
 
 class Checkpoints {
  public:
-  // The first save() makes the folder, and removes what a killed run left half-written.
+  // The first save() makes the folder, and removes the half-written files of a killed run.
   explicit Checkpoints(std::filesystem::path folder, int keep = 2);
   ~Checkpoints();  // waits for the writing
   Checkpoints(const Checkpoints&) = delete;
@@ -58,14 +58,14 @@ class Checkpoints {
   [[nodiscard]] bool is_idle() const;
 
   // Puts the newest sound checkpoint into module, optimizer, scaler, step and random generators;
-  // those in the folders `also` count, too. Waits for the writing. Nothing: there is none. Throws
-  // InputError if none is sound. A checkpoint that does not fit the module is refused before
+  // those in the folders `also` count, too. Waits for the writing. std::nullopt if there is none.
+  // Throws InputError if none is sound. A checkpoint that does not fit the module is refused before
   // anything changes.
   [[nodiscard]] std::optional<FoundCheckpoint> load(
       Step& step, const std::vector<std::filesystem::path>& also = {}) const;
   // The weights of the newest sound one, into the module alone; returns its step.
   [[nodiscard]] std::optional<std::int64_t> load_weights(Step& step) const;
-  // What the newest sound one was saved with.
+  // The `more` that the newest sound one was saved with.
   [[nodiscard]] std::optional<std::string> newest_more() const;
   // Their folders, the newest first.
   [[nodiscard]] std::vector<std::filesystem::path> all() const;
@@ -81,7 +81,7 @@ class Checkpoints {
   std::unique_ptr<Writer> writer_;
 };
 
-// What a checkpoint of this step takes on the disk, without its few KiB of JSON.
+// The bytes that a checkpoint of this step takes on the disk, without its few KiB of JSON.
 [[nodiscard]] Bytes checkpoint_bytes(Step& step);
 
 }  // namespace headroom::train

@@ -39,7 +39,7 @@ struct Evaluated {
   double loss = 0;
   std::optional<double> accuracy;  // of rows, where the objective counts right answers
   std::int64_t rows = 0;
-  std::vector<Prediction> predictions = {};  // of each row, in order, if that was asked for
+  std::vector<Prediction> predictions = {};  // of each row, in order, if requested
 };
 // Higher accuracy; where it is not counted, or equal, a lower loss.
 [[nodiscard]] bool is_better(const Evaluated& one, const Evaluated& other);
@@ -49,7 +49,7 @@ struct Evaluated {
 struct EvaluationOptions {
   std::int64_t micro_batch = 0;  // rows in a forward pass; 0: a whole batch
   std::optional<c10::ScalarType> autocast = {};
-  bool predicts = false;  // also what the model predicts, where the objective has logits of classes
+  bool predicts = false;  // also the model's predictions, where the objective has logits of classes
   std::function<void(const Event&)> on_event = {};
 };
 
@@ -58,7 +58,7 @@ class Evaluation {
   Evaluation(torch::nn::Module& module, Objective objective, EvaluationOptions options = {});
 
   // One epoch of the batches, from their beginning. `step` is for events: the training step before.
-  // Throws what fails; an out-of-memory only if a single row does not fit.
+  // Rethrows a failure; an out-of-memory only if a single row does not fit.
   [[nodiscard]] Evaluated run(const Batches& batches, std::int64_t step = 0);
   [[nodiscard]] std::int64_t micro_batch() const { return options_.micro_batch; }
   // From the next run on; less where a larger one has failed.

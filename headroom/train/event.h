@@ -1,5 +1,5 @@
-// What memory made a training run do: a failure, and each decision that followed, with the bytes it
-// was made by.
+// Events of a training run that memory caused: each failure, the decision that followed, and the
+// figures behind it.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ struct Event {
   bool spurious = false;  // of an oom: the same plan succeeded when it was run again
   std::optional<Bytes> asked, free, cached, neighbours;
   Plan from, to;
-  // Of a plan that failed otherwise than of memory: what it said. Of `unpriced`: the reason.
+  // The error of a plan that failed for a reason other than memory; for `unpriced`, the reason.
   std::string why = {};
 };
 

@@ -1,13 +1,13 @@
-// Which plan to try after an out-of-memory: the cheapest that may help, one rung after another.
-// rungs/ has a file for each.
+// Chooses the plan to try after an out-of-memory: the cheapest that may help, one rung after
+// another. rungs/ has a file for each.
 //
 //   same_again    the same plan, once: a neighbour may have had a short peak. Not if the step is
 //                 known to need more than the card has for it now.
 //   allocator     settings against fragmentation, if the card has the memory in pieces
 //   micro_batch   a smaller one, the largest that fits; half of it where prices are not known
 //   technique     checkpointing, then the fused loss, then offload of activations (the rungs of
-//                 plan/technique.h), with the largest micro-batch that fits then. What goes to the
-//                 host needs room there.
+//                 plan/technique.h), with the largest micro-batch that fits then. Offload needs
+//                 room on the host.
 //   device        another card with room, then the CPU, of those that are allowed
 //
 // Where prices are known, the first plan that leaves `room` of the card is taken; if none does, the
@@ -43,7 +43,7 @@ using plan::Room;
 // Another device that a step may move to.
 struct Elsewhere {
   std::string device;         // "cuda:1", "cpu"
-  std::optional<Bytes> free;  // nothing: not known
+  std::optional<Bytes> free;  // std::nullopt if not known
 };
 
 struct LadderOptions {
@@ -54,13 +54,13 @@ struct LadderOptions {
   // The techniques that it may add, by name. The step knows which the model has.
   std::set<std::string> techniques = plan::rung_names();
   bool allocator = true;  // may change the allocator's settings
-  // Asked before offload: what the host has for it. Nothing: not known.
+  // Called before offload: the host memory that is free for it. std::nullopt if not known.
   std::function<std::optional<Bytes>()> host_memory = host_memory_to_use;
   // Asked when nothing else is left: the devices that may be used, the preferred ones first.
   std::function<std::vector<Elsewhere>()> elsewhere = {};
 };
 
-// A plan and what it needs of a card.
+// A plan and the memory that it needs on a card.
 struct PricedPlan {
   Plan plan;
   Bytes needed;
@@ -71,8 +71,8 @@ struct Failure {
   Plan plan;
   Work work;
   std::optional<Bytes> asked, free, cached;  // at the failure
-  std::optional<Bytes> card;  // what this process could have now: reserved by it, and free
-  // What a smaller plan of the same step failed of, which was not memory. Empty: none did.
+  std::optional<Bytes> card;  // memory for this process now: reserved by it, and free
+  // Why a smaller plan of the same step failed, if not for memory. "" if none did.
   std::string otherwise = {};
 };
 
@@ -85,21 +85,22 @@ class Ladder {
     Event::Kind kind = Event::Kind::retry;
     Plan plan;
   };
-  // Nothing: no plan is left.
+  // std::nullopt if no plan is left.
   [[nodiscard]] std::optional<Move> next(const Failure& failure);
   // After an attempt that failed otherwise than of memory: the plan with about twice the rows in a
-  // part. Nothing: it has failed, too, or there is none.
+  // part. std::nullopt if it has failed, too, or if there is none.
   [[nodiscard]] std::optional<Move> larger_than(const Plan& failed, const Work& work);
-  // Forgets what was tried: call it before each step.
+  // Forgets the tried plans: call it before each step.
   void begin_step();
 
   // The fastest plan that leaves `room` of a card of this size; if there is none, the fastest that
-  // fits. It is `wish`, or it with a smaller micro-batch, or with techniques. Nothing: none, or
-  // prices are not known.
+  // fits. It is `wish`, or it with a smaller micro-batch, or with techniques. std::nullopt if none
+  // fits, or prices are not known.
   [[nodiscard]] std::optional<Plan> fastest(const Plan& wish, const Work& work, Bytes card) const;
-  // The plan that needs the least memory of all that are allowed. Nothing: prices are not known.
+  // The plan that needs the least memory of all that are allowed. std::nullopt if prices are not
+  // known.
   [[nodiscard]] std::optional<PricedPlan> least(const Plan& wish, const Work& work) const;
-  // An allowed micro-batch of at most so many rows, and the largest; if there is none, the least
+  // An allowed micro-batch of at most this many rows, and the largest; if there is none, the least
   // that is allowed.
   [[nodiscard]] std::int64_t micro_batch_of(std::int64_t most, const Work& work) const;
 

@@ -1,4 +1,4 @@
-// What a training step minimises, for any module: a function from some rows of a batch to their
+// The function that a training step minimises, for any module: from some rows of a batch to their
 // mean loss.
 //
 //   const Objective objective{.loss = [&](const Tensors& rows) {
@@ -44,12 +44,13 @@ struct Objective {
   // The mean loss: one number.
   std::function<at::Tensor(const Tensors& rows)> loss;
   // How many terms that mean has for these rows: texts have labels, and rows have unequal numbers
-  // of them. Gets the rows as they came, before they move to the device. Empty: a term a row.
+  // of them. Gets the rows as they came, before they move to the device. Without a function, each
+  // row is one term.
   std::function<std::int64_t(const Tensors& rows)> terms = {};
-  // For evaluation, with the rows on the model's device. Empty: the loss alone.
+  // For evaluation, with the rows on the model's device. Without a function, the loss alone.
   std::function<Score(const Tensors& rows)> score = {};
-  // Puts the model into the form that a plan asks for: checkpointing, a fused loss. Empty: the
-  // model has only one form.
+  // Puts the model into the form that a plan asks for: checkpointing, a fused loss. Without a
+  // function, the model has only one form.
   std::function<void(const Plan&)> follow = {};
   std::set<std::string> techniques = {};  // that `follow` knows: "checkpointing", "fused_loss"
   // Further modules that the loss uses: the other network of a GAN, a teacher, an average of the

@@ -34,7 +34,7 @@ auto if_counted(const Ask& ask) -> std::optional<decltype(ask())> {
   }
 }
 
-// ---- What is alive ----
+// ---- Live tensors ----
 
 void add_tensor(ByAddress& named, c10::Device device, const at::Tensor& tensor,
                 OomReport::Kind kind, const std::string& name) {
@@ -105,7 +105,7 @@ std::vector<Live> live_memory(const OomFacts& facts, c10::Device device) {
 
 void add_holders(OomReport& report, const std::vector<gpu::HolderReport>& holders,
                  const std::optional<memory::GpuMemoryStats>& now) {
-  Bytes mine = now ? now->reserved : Bytes{};  // with the CUDA context, if the driver tells
+  Bytes mine = now ? now->reserved : Bytes{};  // with the CUDA context, if the driver reports it
   for (const gpu::HolderReport& holder : holders) {
     if (holder.process && holder.process->pid == ::getpid())
       mine = std::max(mine, holder.used.value_or(Bytes{}));
@@ -127,7 +127,7 @@ void add_holders(OomReport& report, const std::vector<gpu::HolderReport>& holder
   if (released.mib() >= 1) report.released = released;
 }
 
-// ---- What would have fitted ----
+// ---- Plans that would have fitted ----
 
 // Every set of rungs, those of fewer before those of more.
 std::vector<std::set<std::string>> sets_of_rungs() {

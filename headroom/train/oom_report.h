@@ -10,8 +10,8 @@
 //     throw;
 //   }
 //
-// Make it where the failure is caught: then it shows what stays between attempts, and the
-// activations that the failed attempt has given back are one sum, `released`. Figures from the
+// Make it where the failure is caught: then it shows the tensors that stay between attempts, and
+// the activations that the failed attempt has given back are one sum, `released`. Figures from the
 // failure's text are rounded to a hundredth of their unit, and sums with them are, too.
 //
 // It asks the card for no memory. Threads: call it while nothing else allocates on the device.
@@ -44,8 +44,8 @@ namespace headroom::train {
 
 class Step;
 
-// How the advice spells what to change: as the fields of the options, unless the reader sets it in
-// another way.
+// The words with which advice names a change: the fields of the options, unless the reader sets it
+// in another way.
 struct AdviceWords {
   std::string min_micro_batch = "min_micro_batch=", max_retries = "max_retries=";  // and a number
   bool are_keys = false;  // techniques by the keys of `headroom train`
@@ -67,7 +67,7 @@ struct OomFacts {
   LadderOptions limits = {};  // that the failed run had
   bool has_autocast = false;
   bool in_a_step = true;  // false: while the model was made, where no batch is to blame
-  // Of this card: gpu::explain_holders(). They may name this process, too.
+  // The holders of this card, by gpu::explain_holders(). They may include this process.
   std::vector<gpu::HolderReport> holders = {};
   AdviceWords words = {};
 };
@@ -84,7 +84,7 @@ struct OomReport {
   // A named tensor, or all other allocations of one operator in one module.
   struct Live {
     Kind kind = Kind::other;
-    std::string name;  // "exp_avg of head.weight"; "h.0.mlp, aten::mm"; empty: not recorded
+    std::string name;  // "exp_avg of head.weight"; "h.0.mlp, aten::mm"; "" if not recorded
     Bytes bytes;       // of its blocks, with the allocator's rounding
     std::int64_t count = 1;
   };
@@ -97,23 +97,23 @@ struct OomReport {
   Failure failure;
   // The card at the failure. `neighbours`: other processes and the driver, as they are now.
   std::optional<Bytes> total, ours, neighbours;
-  std::optional<Bytes> limit;              // that is set for this process; empty: none
+  std::optional<Bytes> limit;  // that is set for this process; std::nullopt if there is none
   std::vector<gpu::HolderReport> holders;  // but for this process, the largest first
 
-  // What is alive now. `released`: what this process had more of at the failure.
+  // The allocations alive now. `released`: how much more this process had at the failure.
   std::array<Bytes, kKinds> sums{};
   std::vector<Live> largest;  // at most ten
   std::optional<Bytes> released;
 
-  // What this process can have of the card now, what the failed plan needs, and for each set of
-  // techniques that was priced the largest micro-batch that needs less and fits, the fewest
-  // techniques first; those that leave the ladder's room, or all if none does. `least`: the priced
-  // plan that needs the least.
+  // `offered`: the memory that this process can have on the card now. `needed`: that of the failed
+  // plan. `would_fit`: for each set of techniques that was priced, the largest micro-batch that
+  // needs less and fits, the fewest techniques first; those that leave the ladder's room, or all if
+  // none does. `least`: the priced plan that needs the least.
   std::optional<Bytes> offered, needed;
   std::vector<PricedPlan> would_fit;
   std::optional<PricedPlan> least;
 
-  // The largest effect first. Without what gives less than a twentieth of the missing memory.
+  // The largest effect first; only advice that gives a twentieth of the missing memory or more.
   std::vector<Advice> advice;
 };
 

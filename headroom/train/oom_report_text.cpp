@@ -62,13 +62,15 @@ std::string plan_lines(const OomReport& report) {
   std::string text = sized_line(report.needed, to_string(report.failure.plan) + ", which failed");
   for (const auto& [plan, needed] : report.would_fit)
     text += sized_line(needed, to_string(plan) + ", which would fit");
-  const bool is_less =  // for one row, the least is what failed
+  const bool is_less =  // for one row, the least is the plan that failed
       report.least && (!report.needed || report.least->needed < *report.needed);
   if (is_less && report.would_fit.empty())
     text += sized_line(report.least->needed, to_string(report.least->plan) + ", the least");
   const std::string& otherwise = report.failure.otherwise;
   const std::string other =
-      otherwise.empty() ? "" : wrapped("Failed otherwise: " + otherwise, "", "  ", kLineWidth);
+      otherwise.empty()
+          ? ""
+          : wrapped("A plan failed for another reason: " + otherwise, "", "  ", kLineWidth);
   if (text.empty()) return other;
   const std::string card =
       report.offered ? ", of " + to_string(*report.offered) + " that this card has for it" : "";

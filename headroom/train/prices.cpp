@@ -35,7 +35,7 @@ allocator::CachingAllocator Prices::card_of(const Plan& plan) const {
   return allocator::CachingAllocator({.capacity = allocator::kUnlimited, .settings = settings});
 }
 
-// Null: not known.
+// Null if not known.
 Prices::Need* Prices::need_of(const Plan& plan, const Place& place) const {
   auto& known = place.level->needs;
   const std::tuple key(plan.allocator, place.whole, place.size);

@@ -1,9 +1,9 @@
-// What a step needs of a card's memory under each plan. Known before the first step: dry runs of a
-// few plans and micro-batches give the requests to the allocator (dryrun/step_run.h), and those
+// The memory of a card that a step needs under each plan. Known before the first step: dry runs of
+// a few plans and micro-batches give the requests to the allocator (dryrun/step_run.h), and those
 // predict all other micro-batches. A real process cannot predict any more once it has run backward,
 // so a run keeps them.
 //
-//   prices.needed(plan, {.rows = 32});             // bytes of a card, or nothing: not known
+//   prices.needed(plan, {.rows = 32});             // bytes of a card; std::nullopt if not known
 //   prices.is_served(plan, {.rows = 32}, 22_GiB);  // needed() is no more than that
 //
 // A batch of another shape, such as longer texts, is taken as more rows of the priced shape.
@@ -47,9 +47,9 @@ class Prices {
   void learn(PricedRun run);
   [[nodiscard]] bool empty() const { return levels_.empty(); }
 
-  // The smallest card on which the step runs. Nothing: this form of a step was not priced.
+  // The smallest card on which the step runs. std::nullopt if this form of a step was not priced.
   [[nodiscard]] std::optional<Bytes> needed(const Plan& plan, const Work& work) const;
-  // Whether a card of this size serves the step: it has what is needed. So a larger card never
+  // Whether a card of this size serves the step: it has the needed memory. So a larger card never
   // serves less, although an allocator may be luckier on a smaller one.
   [[nodiscard]] std::optional<bool> is_served(const Plan& plan, const Work& work, Bytes card) const;
 

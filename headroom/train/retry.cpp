@@ -20,7 +20,7 @@ void tell(const Listener& listener, const Event& event) {
   if (listener) listener(event);
 }
 
-// An out-of-memory of the call; null: it has returned. Throws every other failure.
+// The call's out-of-memory; null if the call has returned. Throws every other failure.
 std::exception_ptr out_of_memory_in(const Call& call, std::int64_t number, Event event,
                                     const Listener& listener) {
   std::exception_ptr failure;

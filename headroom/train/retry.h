@@ -9,9 +9,10 @@
 //   train::adaptive_batch_training([&](std::int64_t batch_size) { train(batch_size); });
 //
 // The function runs again from its start, and nothing is undone: parameters that it has updated
-// stay updated, gradients stay, random numbers stay used, and a loop over data begins anew. A
-// smaller batch also trains differently. So the function should make what it changes, or load it.
-// A training step that is undone, and keeps its effective batch, is train::Step (step.h).
+// stay updated, gradients stay, random numbers stay used, and a loop over data begins again. A
+// smaller batch also trains differently. So the function should make the objects that it changes,
+// or load them. A training step that is undone, and keeps its effective batch, is train::Step
+// (step.h).
 //
 // Memory may be that of a card or of the host; libtorch/failure.h says which errors count. After
 // each out-of-memory the backward pass that failed has ended on all devices (libtorch/settle.h),
@@ -51,7 +52,7 @@ struct RetryOptions {
 
 namespace detail {
 
-// Calls `call(n)` through `repeat`, and returns what it returned last.
+// Calls `call(n)` through `repeat`, and returns its last result.
 template <typename Call, typename Repeat>
 auto last_result(Call& call, const Repeat& repeat) {
   using Result = std::remove_cvref_t<std::invoke_result_t<Call&, std::int64_t>>;

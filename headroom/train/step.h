@@ -19,8 +19,8 @@
 // same plan, to the bit where the device computes the same twice. detail/buffers.h says how batch
 // norm counts a batch in parts.
 //
-// Batches may lie on the host, page-locked or not, or on the device. A failure that is no
-// out-of-memory is not retried: run() throws it, and the step has not begun, too. The exception is
+// Batches may lie on the host, page-locked or not, or on the device. A failure other than an
+// out-of-memory is not retried: run() rethrows it and leaves no trace of the step. The exception is
 // a plan that the step has chosen and never run: batch norm refuses a single row, for example.
 // Larger parts are tried then, and if none runs, run() throws the step's out-of-memory.
 //
@@ -85,8 +85,9 @@ class Committed {
 class Step {
  public:
   // Throws UsageError for options that make no sense, for a plan that the objective cannot follow,
-  // for an optimizer of another module or of frozen parameters, and if what is trained lies on
-  // several devices. Module and optimizer must live as long as the step, and stay on their device.
+  // for an optimizer of another module or of frozen parameters, and if the trained parameters lie
+  // on several devices. Module and optimizer must live as long as the step, and stay on their
+  // device.
   Step(torch::nn::Module& module, optim::Optimizer& optimizer, Objective objective,
        const StepOptions& options = {});
   // Does not compile: an optimizer of torch::optim cannot be put back, and from_torch takes it
@@ -109,29 +110,30 @@ class Step {
   // another device until then, if that was allowed.
   Committed run(const Tensors& batch);
 
-  // The plan with which run() would begin a batch of so many rows, of the priced shape, if it could
-  // have so much memory: usable() for now. Not after the first step.
+  // The plan with which run() would begin a batch of this many rows, of the priced shape, if it
+  // could have this much memory: usable() for now. Not after the first step.
   [[nodiscard]] Plan first_plan(std::int64_t rows, std::optional<Bytes> usable) const;
   // For the next step, which begins with it. Throws UsageError if the objective cannot follow it.
   void set_plan(const Plan& plan);
-  // Parts of about three quarters from the next step on, for a batch of so many rows: a neighbour
-  // needs memory. Nothing: there are no smaller ones, or the plan must not change.
+  // Parts of about three quarters from the next step on, for a batch of this many rows: a neighbour
+  // needs memory. std::nullopt if there are no smaller ones, or the plan must not change.
   std::optional<Event> shrink(std::int64_t rows);
-  // The plan that needs the least memory for so many rows, of those that are allowed, or that a
-  // smaller `min_micro_batch` would allow. Nothing: prices are not known.
+  // The plan that needs the least memory for this many rows, of those that are allowed, or that a
+  // smaller `min_micro_batch` would allow. std::nullopt if prices are not known.
   [[nodiscard]] std::optional<PricedPlan> least_plan(std::int64_t rows) const;
   [[nodiscard]] std::optional<PricedPlan> least_plan(std::int64_t rows,
                                                      std::int64_t min_micro_batch) const;
   [[nodiscard]] const Plan& plan() const;
-  // Null: not known; then `why_unpriced` says why.
+  // Null if not known; then `why_unpriced` says why.
   [[nodiscard]] const Prices* prices() const;
   [[nodiscard]] const std::string& why_unpriced() const;
 
-  // What this process could have of the step's device now, and a plan has to fit into: what it
-  // holds, what is free, at most what StepOptions::usable allows. Nothing: a CPU, or not known.
+  // The memory that this process could have on the step's device now, which a plan must fit into:
+  // what it holds, what is free, at most what StepOptions::usable allows. std::nullopt on a CPU, or
+  // if not known.
   [[nodiscard]] std::optional<Bytes> usable() const;
 
-  // The last attempt that ran out of memory; null: none did.
+  // The last attempt that ran out of memory; null if none did.
   [[nodiscard]] const Failure* last_failure() const;
 
   [[nodiscard]] std::int64_t steps() const;   // committed

@@ -23,7 +23,8 @@ struct StepOptions {
   bool refuse_non_finite = false;
   std::optional<c10::ScalarType> autocast = {};          // of matrix products: kBFloat16 or kHalf
   std::optional<optim::LossScalerOptions> scaling = {};  // of the loss, for float16
-  optim::Schedule schedule = {};  // a factor on the optimizer's learning rates, by step; empty: 1
+  // A factor on the optimizer's learning rates, by step; without a function, 1.
+  optim::Schedule schedule = {};
   LadderOptions ladder = {};
   // The wish. Where it does not fit, the step begins with a plan that does, and returns to the wish
   // when there is room again.
@@ -32,19 +33,21 @@ struct StepOptions {
   // 100 million parameters. Without prices the ladder halves micro-batches, which an event says. It
   // is not possible on the CPU, or once this process has run backward passes on a card.
   bool prices = true;
-  // False: the plan changes only when an attempt has failed, and never back.
+  // If false, the plan changes only when an attempt has failed, and never back.
   bool adapts = true;
   // Most bytes that this process may reserve of a device, where something beside the device limits
-  // it, such as a lease. Asked before each step and after each failure; nothing: no such limit.
+  // it, such as a lease. Called before each step and after each failure; std::nullopt if there is
+  // no such limit.
   std::function<std::optional<Bytes>(c10::Device)> usable = {};
-  // Called before an attempt with what its plan needs of a device, where that is known: the time to
-  // make a lease as large. False: it is not to be had now, and the step takes a plan for what is.
+  // Called before an attempt with the memory that its plan needs on a device, where that is known:
+  // the time to make a lease as large. If it returns false, that memory is not available now, and
+  // the step takes a plan for the rest.
   std::function<bool(c10::Device, Bytes)> reserve = {};
   std::int64_t grow_after = 10;  // steps without trouble, before a faster plan is tried
-  // Asked when no plan is left, between attempts: may wait until there is more memory, and tells
-  // whether to try again. Empty: the step throws.
+  // Called when no plan is left, between attempts: may wait until there is more memory, and returns
+  // whether to try again. Without a function the step throws.
   std::function<bool(const Failure&)> wait_for_memory = {};
-  std::function<void(const Event&)> on_event = {};  // each thing that memory made the step do
+  std::function<void(const Event&)> on_event = {};  // each failure and decision of the step
 };
 
 }  // namespace headroom::train

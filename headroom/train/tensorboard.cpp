@@ -141,7 +141,7 @@ EventFile::EventFile(const fs::path& folder, std::int64_t first_step) {
 EventFile::~EventFile() {
   try {
     flush();
-  } catch (const WriteError&) {  // what is in the file stays
+  } catch (const WriteError&) {  // the file keeps its events
   }
 }
 

@@ -7,7 +7,7 @@
 //
 // Each object begins a file of its own, events.out.tfevents.<time>.<host>.<pid>.<n>; TensorBoard
 // reads the files of a folder in the order of their names, as one run. A run that goes on after
-// step 500 gives 501 as `first_step`: TensorBoard then drops what the older files say of step 501
+// step 500 gives 501 as `first_step`: TensorBoard then drops the older files' figures of step 501
 // and later. A new run in an old folder therefore replaces all of its figures.
 //
 // The records are those of TensorFlow (tensorflow/core/lib/io/record_writer.h), each a message of

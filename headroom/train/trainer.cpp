@@ -53,7 +53,7 @@ Trainer::State::State(torch::nn::Module& module, optim::Optimizer& optimizer, Ob
   }
 }
 
-// ---- What is said ----
+// ---- Messages ----
 
 void Trainer::State::tell(Event event) {
   if (options_.listener.on_event) options_.listener.on_event(event);

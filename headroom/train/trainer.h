@@ -17,9 +17,9 @@
 //   out/plan_schedule.jsonl    the plan of each step, which `plan_schedule` of another run obeys
 //   out/events.out.tfevents... the figures for TensorBoard
 //
-// A failure that is no out-of-memory is not retried: run() saves a checkpoint of the last committed
-// step and throws it. So is an out-of-memory that no plan cured; oom_report.h explains it. A
-// checkpoint that cannot be written does not end the run: see Trained::not_saved.
+// A failure other than an out-of-memory is not retried: run() saves a checkpoint of the last
+// committed step and throws it. So is an out-of-memory that no plan cured; oom_report.h explains
+// it. A checkpoint that cannot be written does not end the run: see Trained::not_saved.
 //
 // Threads: one at a time.
 #pragma once
@@ -44,8 +44,7 @@
 
 namespace headroom::train {
 
-// What a program may want to hear while a run goes on. All optional; a function that throws ends
-// the run.
+// Callbacks during a run. All optional; a function that throws ends the run.
 struct TrainerListener {
   std::function<void(const Progress&)> on_step = {};
   std::function<void(const Event&)> on_event = {};
@@ -59,21 +58,21 @@ struct TrainerListener {
 struct TrainerOptions {
   StepOptions step = {};
   std::int64_t epochs = 1;
-  std::int64_t steps = 0;           // ends after so many, whatever `epochs` says; 0: by epochs
+  std::int64_t steps = 0;           // ends after this many, whatever `epochs` says; 0: by epochs
   std::int64_t evaluate_every = 0;  // steps; 0: after each epoch
-  std::int64_t patience = 0;        // ends after so many evaluations without a better one; 0: never
+  std::int64_t patience = 0;  // ends after this many evaluations without a better one; 0: never
   EvaluationOptions evaluation = {};
-  std::filesystem::path out = {};  // empty: nothing is written
+  std::filesystem::path out = {};  // with an empty path nothing is written
   bool resume = false;
   std::filesystem::path resume_from = {};  // read by `resume` if `out` is empty, for evaluate()
   std::int64_t save_every = 0;             // steps; 0: only at the end
   int keep_last = 2;
-  // Obeyed instead of the ladder's foresight, as far as it goes. Empty: none.
+  // Obeyed instead of the ladder's foresight, as far as it goes. An empty path means none.
   std::filesystem::path plan_schedule = {};
   bool clear_memory_on_start = true;
-  // Every so many steps: if more than this share of the card is in use, by anyone, and others use
-  // more of it than at the last time, the cache goes back to the driver; if there is none to
-  // speak of, the micro-batch gets smaller.
+  // Every this many steps: if more than this share of the card is in use, by anyone, and others use
+  // more of it than at the last time, the cache goes back to the driver; if there is none to speak
+  // of, the micro-batch gets smaller.
   std::int64_t check_memory_every = 5;
   double emergency_clean_above = 0.9;
   std::int64_t clear_cache_every = 0;  // steps; 0: never. Costs time and helps only neighbours.
@@ -88,7 +87,7 @@ struct Trained {
   bool is_stopped = false;                   // because it was asked to
   bool is_early = false;                     // because evaluations got no better
   std::optional<std::int64_t> resumed_from;  // step
-  std::string not_saved;  // why the last step has no checkpoint; empty: it has one, or there is no
+  std::string not_saved;  // why the last step has no checkpoint; "" if it has one, or there is no
                           // `out`
 };
 
@@ -101,12 +100,12 @@ class Trainer {
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
-  // Takes `out` for this run, prices the plans and loads a checkpoint, if that was asked for; run()
-  // does it if it was not called. Nothing: no checkpoint was loaded. Throws BusyError if another
-  // run writes in `out`.
+  // Takes `out` for this run, prices the plans and loads a checkpoint, if requested; run() does it
+  // if it was not called. std::nullopt if no checkpoint was loaded. Throws BusyError if another run
+  // writes in `out`.
   std::optional<FoundCheckpoint> prepare();
   [[nodiscard]] Trained run();
-  // What run() would return now: for a run that threw.
+  // The result so far, as run() would return it now: for a run that threw.
   [[nodiscard]] const Trained& so_far() const;
   // Evaluates as run() does; trains nothing.
   [[nodiscard]] Evaluated evaluate();
@@ -114,8 +113,8 @@ class Trainer {
   // `out`, for further files of the run. No other run writes there before run() has ended and this
   // pointer is gone. Throws UsageError without `out`, and before prepare().
   [[nodiscard]] std::shared_ptr<RunFolder> folder();
-  // Puts the weights of the best evaluation into the module and returns its step; nothing: no sound
-  // checkpoint of it is there. The optimizer keeps its states: train no further.
+  // Puts the weights of the best evaluation into the module and returns its step; std::nullopt if
+  // there is no sound checkpoint of it. The optimizer keeps its states: train no further.
   std::optional<std::int64_t> load_best_weights();
 
  private:

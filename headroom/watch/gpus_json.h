@@ -20,7 +20,7 @@ struct GpusNotes {
 // Problems with the data itself: cards that do not answer, cards in trouble, no driver.
 [[nodiscard]] std::vector<std::string> data_warnings(const gpu::Machine& machine,
                                                      Clock::time_point now = Clock::now());
-// Whether one of them only tells that a card's data is old. A screen that marks such cards leaves
+// Whether a warning only reports that a card's data is old. A screen that marks such cards leaves
 // it out.
 [[nodiscard]] bool tells_age(std::string_view warning);
 

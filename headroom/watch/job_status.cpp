@@ -100,7 +100,7 @@ Written status_in(const std::string& text, const std::string& source) {
           {json.at("boot_id").get<std::string>(), json.at("pid_namespace").get<std::uint64_t>()}};
 }
 
-// "4242-81234567.json"; nothing for other files.
+// "4242-81234567.json"; std::nullopt for other files.
 std::optional<ProcessIdentity> process_of(const fs::path& file) {
   if (file.extension() != ".json") return {};
   const std::string stem = file.stem().string();
@@ -150,7 +150,7 @@ bool is_over(const Written& found, const Place& here, const ProcessTable& proces
   return std::chrono::system_clock::now() - found.job.updated > kDay;
 }
 
-// Of a file that does not say where its process is.
+// For a file that does not say where its process is.
 bool is_a_day_old(const fs::path& file) {
   std::error_code error;
   const auto written = fs::last_write_time(file, error);
@@ -216,7 +216,7 @@ std::vector<JobStatus> job_statuses(const fs::path& folder, const ProcessTable& 
       else if (found.place == here)
         jobs.push_back(std::move(found.job));
     } catch (const std::exception&) {
-      // Of another version, or cut off by a power failure.
+      // A file of another version, or one cut off by a power failure.
       if (!processes.alive(*process) && is_a_day_old(entry->path()))
         ::unlink(entry->path().c_str());
     }

@@ -1,5 +1,5 @@
-// What a training of Headroom says of itself while it runs: its step, loss and plan, one small file
-// a process in `status/` of the state folder (docs/formats/job-status.md).
+// The status of a running training of Headroom: its step, loss and plan, in one small file a
+// process in `status/` of the state folder (docs/formats/job-status.md).
 //
 // The trainer's process writes its file and removes it at its end; the file of a process that was
 // killed is removed by the next reader. Only its user may read it.
@@ -24,12 +24,12 @@
 
 namespace headroom::watch {
 
-// Empty: not known, or not yet.
+// Empty if not known, or not yet.
 struct JobStatus {
   pid_t pid = 0;                                   // with `start_ticks` the identity of the process
   long long start_ticks = 0;                       // field 22 of /proc/PID/stat
   std::string what = {};                           // "train gpt2"
-  std::vector<std::string> gpus = {};              // UUIDs; empty: on the CPU
+  std::vector<std::string> gpus = {};              // UUIDs; an empty list means on the CPU
   std::optional<long long> step = {}, steps = {};  // the last committed one, and of how many
   std::optional<double> loss = {};                 // of that step; never NaN or infinite
   std::optional<long long> micro_batch = {}, batch = {};  // rows in a forward pass, and in a step

@@ -2,7 +2,7 @@
 //
 // Names and units are Prometheus's: base units (bytes, seconds, ratios), the unit at the name's
 // end. Labels never vary: index, uuid and name for a card; for processes also pid and user; for
-// jobs pid and what they do (a label `job` would be Prometheus's own). An unknown value has no
+// jobs pid and their activity (a label `job` would be Prometheus's own). An unknown value has no
 // series. A process, lease or job that has ended is absent from the next metrics.
 // docs/reference/metrics.md lists them; a test compares the page with the program.
 #pragma once

@@ -55,7 +55,7 @@ const char* type_of(const Family& family, TextFormat format) {
   return family.kind == MetricKind::info && format == TextFormat::openmetrics ? "info" : "gauge";
 }
 
-// The unit at the name's end; empty without one.
+// The unit at the name's end; "" without one.
 std::string_view unit_of(std::string_view name) {
   const std::string_view end = name.substr(name.rfind('_') + 1);
   for (const std::string_view unit : {"bytes", "seconds", "ratio", "celsius", "watts"})
@@ -74,7 +74,7 @@ std::string heading(const Family& family, TextFormat format) {
   return text;
 }
 
-// ---- What a client accepts
+// ---- Formats that a client accepts
 
 struct MediaRange {
   std::string type, version;

@@ -7,8 +7,8 @@
 //   const auto model = libtorch::on(device, at::kBFloat16, [&] { return models::build(config); });
 //   const Loaded loaded = load(*model, "Llama-3.2-1B");
 //
-// A trained base under a new head: `initialise` fills what the file lacks, and `loaded.missing`
-// names it. Extra tensors, such as an old head, are named in `loaded.unexpected`.
+// A trained base under a new head: `initialise` fills the tensors that the file lacks, and
+// `loaded.missing` names it. Extra tensors, such as an old head, are named in `loaded.unexpected`.
 //
 //   const auto model = models::build(config, {.task = Task::sequence_classification});
 //   const Loaded loaded = load(*model, "bert-base-uncased");
@@ -44,7 +44,7 @@
 namespace headroom::weights {
 
 struct LoadOptions {
-  // Skips tensors of another shape and initialises their parameters anew, for a head with other
+  // Skips tensors of another shape and initialises their parameters again, for a head with other
   // labels. If false, they are an error.
   bool skip_other_shapes = false;
 };
@@ -69,7 +69,7 @@ struct Loaded {
 Loaded load(models::Model& model, const std::filesystem::path& path,
             const LoadOptions& options = {});
 
-// A text for people: what was loaded, and what was not.
+// A text for people on the tensors that were loaded, and those that were not.
 [[nodiscard]] std::string to_string(const Loaded& loaded);
 
 struct SaveOptions {

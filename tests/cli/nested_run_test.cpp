@@ -85,7 +85,7 @@ TEST_F(NestedRun, AVariableThatNamesNoLeaseIsIgnored) {
   const Outcome outcome = world_.headroom(
       {"run", "--need", "10GiB", "--", "sh", "-c", "test $HEADROOM_LEASE != 0badf00d"});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_THAT(outcome.err, HasSubstr("reserving anew"));
+  EXPECT_THAT(outcome.err, HasSubstr("making a new reservation"));
 }
 
 TEST_F(NestedRun, ALeaseOfAnotherJobIsIgnored) {
@@ -96,7 +96,7 @@ TEST_F(NestedRun, ALeaseOfAnotherJobIsIgnored) {
   world_.set("HEADROOM_LEASE", other->out().substr(0, 8));
   const Outcome outcome = world_.headroom({"run", "--need", "20GiB", "--", "sh", "-c", kShow});
   EXPECT_EQ(outcome.out, "0\n") << "not the other's card";
-  EXPECT_THAT(outcome.err, HasSubstr("reserving anew"));
+  EXPECT_THAT(outcome.err, HasSubstr("making a new reservation"));
   other->signal(SIGTERM);  // its shell would outlive a killed `run`
   (void)other->wait();
 }

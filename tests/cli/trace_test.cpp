@@ -133,7 +133,7 @@ TEST_F(Trace, ReplaySaysOnWhatCardItWasRecordedIfNoneIsGiven) {
     more.insert(more.begin(), {"trace", "replay", path});
     return world_.headroom(more).out;
   };
-  EXPECT_THAT(out({}), HasSubstr("a card without limit, recorded on a card of 24.00 GiB\n"));
+  EXPECT_THAT(out({}), HasSubstr("a card without a limit, recorded on a card of 24.00 GiB\n"));
   EXPECT_THAT(out({"--capacity", "8GiB"}), Not(HasSubstr("recorded")));
   EXPECT_EQ(Json::parse(out({"--json"}))["recorded_capacity_bytes"], std::int64_t{24} << 30);
   EXPECT_EQ(replay("a 1 5\n", {"--json"}).json()["recorded_capacity_bytes"], nullptr);

@@ -92,7 +92,7 @@ class Answer(Rehearsed):
                 for _ in range(1024): net(torch.ones(2, 8, device="cuda"))
             print(watch.progress())
             """)
-        self.assertIn("still in what comes before the first step\n", done.stdout)
+        self.assertIn("still before the first step\n", done.stdout)
         self.assertIn("still in step 2: 1,024 forward passes under no_grad\n", done.stdout)
 
     def test_what_comes_after_the_last_step_is_no_step(self):
@@ -217,7 +217,7 @@ class Answer(Rehearsed):
         done = subprocess.run([programs.HEADROOM, "rehearse", "--gpus", "H100", "--", sys.executable, "train.py"],
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=600,
                               env=programs.environment(), cwd=self.folder, check=False)
-        self.assertIn("ValueError: mine\nheadroom: the script failed (exit code 1); the figures are of what it did before\n",
+        self.assertIn("ValueError: mine\nheadroom: the script failed (exit code 1); the figures cover only what it did before\n",
                       done.stdout)
         self.assertIn("failed, having used at most", done.stdout)
         self.assertNotIn("to spare", done.stdout)

@@ -156,7 +156,7 @@ TEST_F(TrainFolder, ASettingThatChangesIsToldAndStaysReadable) {
   ASSERT_EQ(then.exit_code, 0) << then.err;
   EXPECT_THAT(then.err, AllOf(HasSubstr("lr was 1e-4 until now, 2e-4 from step 13"),
                               HasSubstr("optimizer was adamw until now, sgd from step 13"),
-                              HasSubstr("states start anew")));
+                              HasSubstr("states start empty")));
   EXPECT_THAT(text("config.yaml"),
               AllOf(HasSubstr("\nlr: 2e-4\n"), HasSubstr("# change: lr was 1e-4 until now")));
   EXPECT_THAT(resume({"steps=16"}).err, Not(HasSubstr("lr was")));

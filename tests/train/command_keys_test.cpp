@@ -148,8 +148,8 @@ TEST(TrainEnd, SaysThatTheLossesAreNoNumbers) {
   const Outcome outcome = world.train(lost);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_THAT(outcome.err,
-              AllOf(HasSubstr(" losses are no finite numbers"),
-                    HasSubstr("these weights are of no use"), HasSubstr("stop_on_nan=10")));
+              AllOf(HasSubstr(" losses are not finite numbers"),
+                    HasSubstr("these weights are useless"), HasSubstr("stop_on_nan=10")));
   const Outcome stopped = world.train(lost + Arguments{"stop_on_nan=5"});
   EXPECT_EQ(stopped.exit_code, 1) << stopped.err;
   EXPECT_LT(stopped.json().at("steps").get<int>(), 12);

@@ -95,7 +95,8 @@ TEST(TrainPlace, APlanIsRememberedWithTheMemoryThatItWasChosenFor) {
   EXPECT_THAT(small.err, HasSubstr("parts: micro-batch"));
   EXPECT_EQ(other->wait().exit_code, 0);
   const Outcome again = world.train(tiny(world, box, {"steps=2", "batch_size=32"}));
-  EXPECT_THAT(again.err, AllOf(HasSubstr("at once: micro-batch 32"), Not(HasSubstr("last time"))));
+  EXPECT_THAT(again.err,
+              AllOf(HasSubstr("in one pass: micro-batch 32"), Not(HasSubstr("last time"))));
 }
 
 // It reserved 1.17 GiB for its plain batch and used 534 MiB, to the end of the run.

@@ -55,7 +55,7 @@ TEST_F(TrainPlan, FitsOnEachCardThatIsLargerThanOneOnWhichItFits) {
 TEST_F(TrainPlan, HasOneNumberInAllThatIsSaidOfIt) {
   const Outcome outcome = tiny("30MiB", {"steps=2", "--json"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_THAT(outcome.err, AllOf(HasSubstr("in 3 parts: micro-batch 11; needs"),
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("in 3 parts: micro-batch 11; it needs"),
                                  Not(HasSubstr("smaller parts"))));
   EXPECT_THAT(events_of(outcome), ElementsAre("checkpoint"));
   EXPECT_EQ(outcome.json().at("plan").at("micro_batch"), 11);

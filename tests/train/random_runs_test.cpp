@@ -299,7 +299,7 @@ Record run_with(const Course& course, const Trouble& trouble, Dice dice) {
   return record;
 }
 
-// The same batches and plans on a card without limit.
+// The same batches and plans on a card without a limit.
 Record clean_run(const Course& course, const std::vector<Plan>& plans) {
   const sim::Simulation box = sim::simulate("1024GiB", {.mode = sim::Mode::compute});
   StepOptions options = course.step;

@@ -26,7 +26,7 @@ class Driver {
   [[nodiscard]] bool take_memory(std::int64_t bytes);
   void give_memory(std::int64_t bytes) { used_ -= bytes; }
 
-  // Takes memory with an address; empty if not enough is left.
+  // Takes memory with an address; std::nullopt if not enough is left.
   [[nodiscard]] std::optional<std::uint64_t> take_segment(std::int64_t bytes);
   void give_segment(std::uint64_t address, std::int64_t bytes);
 

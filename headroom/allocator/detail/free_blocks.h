@@ -3,7 +3,7 @@
 // up all addresses and wrap around.)
 //
 // Bins hold blocks of similar size, sixteen bins to a power of two. Each bin is a short sorted
-// list, and one bit per bin tells whether it is empty. Training repeats its sizes, so a search
+// list, and one bit per bin says whether it is empty. Training repeats its sizes, so a search
 // usually ends at the first entry of the first bin it reads, where a tree would walk.
 #pragma once
 

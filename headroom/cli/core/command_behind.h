@@ -7,7 +7,7 @@
 
 namespace headroom::cli {
 
-// All words from the first one that is no option of `command`, with or without "--" before it.
+// All words from the first one that is not an option of `command`, with or without "--" before it.
 // Throws UsageError, with the example, if there are none, and for an unknown option.
 [[nodiscard]] std::vector<std::string> command_behind(const CLI::App& command,
                                                       const std::vector<std::string>& behind_dashes,

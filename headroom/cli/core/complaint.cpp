@@ -35,7 +35,7 @@ ExitCode complaining(const std::function<ExitCode()>& command) {
     return complain(error.sentence(), kBusy);
   } catch (const OutOfMemoryError& error) {
     return complain(error.sentence(), kOutOfMemory);
-  } catch (const std::filesystem::filesystem_error& error) {  // what the system says of a path
+  } catch (const std::filesystem::filesystem_error& error) {  // the system's error about a path
     return complain(error.path1().string() + ": " + error.code().message(), kBadInput);
   } catch (const std::exception& error) {
     return complain("this is a bug in Headroom: " + first_line(error.what()), kInternal);

@@ -1,4 +1,4 @@
-// Leases and waiting jobs as text, and what `queue`, `who` and `lease list` have in common.
+// Leases and waiting jobs as text, and the parts that `queue`, `who` and `lease list` share.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -25,7 +25,7 @@ using LeaseText = std::string (*)(const machine::LeaseReport&, const Terminal&);
 void show_leases(const LeaseOptions& options, bool with_holders, LeaseText text);
 
 // "2 leases: 11.00 GiB reserved, of which 6.00 GiB are not used yet; 1 waits": one line for the
-// picture of the machine; empty without leases and waiting jobs.
+// picture of the machine; "" without leases and waiting jobs.
 [[nodiscard]] std::string leases_at_a_glance(const machine::Look& look);
 
 }  // namespace headroom::cli

@@ -58,8 +58,8 @@ std::string did_you_mean(const std::string& word, const std::vector<std::string>
   return close ? "; did you mean '" + *close + "'?" : "";
 }
 
-// "--batch-size 4" of a command whose settings are key=value: "; try batch_size=4". Empty: no key
-// is meant.
+// "--batch-size 4" of a command whose settings are key=value: "; try batch_size=4". "" if no key is
+// meant.
 std::string as_key(const CLI::App& command, const std::string& option) {
   const CLI::Option* const settings = command.get_option_no_throw("settings");
   const std::size_t begin = option.find_first_not_of('-'), equals = option.find('=');
@@ -164,7 +164,7 @@ int end_of_ours(const std::optional<std::string>& command, int argc, char** argv
   return static_cast<int>(std::find(argv, argv + argc, std::string_view("--")) - argv);
 }
 
-// What does the work of commands that people look for.
+// Names the command that does the work of one that people look for.
 std::string known_otherwise(const std::string& word) {
   static const std::map<std::string, std::string> instead{
       {"plan",

@@ -1,4 +1,4 @@
-// Files that are written at the end of long work: looked at before it, and named after it.
+// Files that are written at the end of long work: checked before it, and named after it.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@ namespace headroom::cli {
 
 // Throws WriteError if the folder of one of `files` does not exist, or one is a folder itself, and
 // UsageError for standard output, for a file that is there twice, and for one of those `read`.
-// Empty names are no files. `where` is the command, for the message.
+// Empty names are not files. `where` is the command, for the message.
 void check_outputs(std::string_view where, const std::vector<std::string>& files,
                    const std::vector<std::string>& read = {});
 // "headroom WHERE: a.html written" on standard error, for each.

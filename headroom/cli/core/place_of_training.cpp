@@ -27,7 +27,7 @@ namespace {
 // such gaps.
 constexpr Bytes kHalfEmpty{40LL << 20};
 
-// Nothing: no card tells its size.
+// std::nullopt if no card reports its size.
 std::optional<Bytes> largest_when_empty(const gpu::Machine& machine) {
   std::optional<Bytes> largest;
   for (const gpu::Card& card : machine.cards)
@@ -42,8 +42,8 @@ const gpu::DeviceProfile* chip_of(const gpu::Machine& machine) {
   return nullptr;
 }
 
-// What the run needs of a card: the memory of its step by formula, with a tenth for the formula's
-// errors.
+// The memory that the run needs on a card: that of its step by formula, plus a tenth for the
+// formula's errors.
 Bytes memory_needed(const config::Training& training, std::int64_t batch,
                     const gpu::DeviceProfile* profile) {
   model::Settings settings = training.settings;
@@ -52,15 +52,16 @@ Bytes memory_needed(const config::Training& training, std::int64_t batch,
   return Bytes{process.count + process.count / 10};
 }
 
-// What `min_gpu_memory_mb` asks for. Its default is for runs of unknown need, and the formula knows
-// every run's.
+// The memory that `min_gpu_memory_mb` asks for. Its default is for runs of unknown need, and the
+// formula knows every run's.
 Bytes least_asked_for(const config::Resolved& config) {
   return config.is_given("min_gpu_memory_mb") ? Bytes{config.whole("min_gpu_memory_mb") << 20}
                                               : Bytes{};
 }
 
-// The plan as asked for, else as much as there is for the least micro-batch. Heavier plans need
-// less than the formula says, so no run asks for more than a card has. A lease is there already.
+// The requested plan, else as much as there is for the least micro-batch. Heavier plans need less
+// than the formula says, so no run asks for more than a card has. Inside an outer lease only
+// min_gpu_memory_mb counts.
 supervise::PlaceAnswer find_place(const config::Training& training,
                                   supervise::PlaceSearch& search) {
   const config::Resolved& config = training.config;
@@ -129,7 +130,7 @@ void show_others(const gpu::Card& own, supervise::PlaceSearch& search, RunPlace&
 
 // ---- A dry run ----
 
-// Of a process of its own.
+// The CUDA context of one process on this card.
 Bytes context_on(const gpu::Card& card) {
   const gpu::DeviceProfile* const profile = machine::profile_of(card);
   return profile == nullptr ? Bytes{} : profile->context.value_or(Bytes{});

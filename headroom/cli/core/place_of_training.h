@@ -19,19 +19,20 @@ struct RunPlace {
   std::optional<int> lease = {};  // its descriptor, if the run took one
 };
 
-// Nothing: the CPU. Throws BusyError if no card has room in time, UnavailableError if there is
-// none.
+// std::nullopt: the run is on the CPU. Throws BusyError if no card has room in time,
+// UnavailableError if there is none.
 [[nodiscard]] std::optional<RunPlace> take_place(const config::Training& training,
                                                  const gpu::Devices& devices);
 
-// The cards of a dry run, and what a run could use of one now; nothing: all of it.
+// The cards of a dry run, and the memory that a run could use on one now; std::nullopt means all of
+// it.
 struct DryPlace {
   gpu::Devices devices;
   std::optional<Bytes> usable = {};
 };
 
 // Without a lease and without waiting: of shared cards the one with the most usable memory, as an
-// empty one of its kind. A plan has to fit into what a run could use of it now. Throws
+// empty one of its kind. A plan has to fit into the memory that a run could use on it now. Throws
 // UnavailableError.
 [[nodiscard]] DryPlace dry_place(const gpu::Devices& devices, const config::Resolved& config);
 

@@ -57,9 +57,7 @@ PythonStep::PythonStep(const std::string& what, Json request, bool quiet)
   std::vector<std::string> command{python.program, "-m", "headroom.command", what,
                                    to_line(request_)};
   if (quiet) command = rehearse::with_output_in(folder_.path() / "output", command);
-  job::Job job({.command = command,
-                .environment = python.environment,
-                .output_to_error = true});
+  job::Job job({.command = command, .environment = python.environment, .output_to_error = true});
   const job::JobEnd end = job.run(Seconds(0), {});
   if (!end.started) throw UnavailableError(python.program, end.not_started);
   exit_code_ = end.exit_code;
@@ -110,7 +108,7 @@ std::vector<rehearse::TriedAdvice> advice_for(const Json& request, const answer:
   std::vector<rehearse::TriedAdvice> advice;
   for (const rehearse::TriedChange& change : rehearse::kTriedChanges) {
     if (!change.is_of_steps) continue;
-    print_error(std::string("headroom estimate: once more, ") + change.name + "\n");
+    print_error(std::string("headroom estimate: trying ") + change.name + "\n");
     trial["change"] = change.name;
     const PythonStep step("estimate", trial, /*quiet=*/true);
     if (step.exit_code() != kOk) continue;

@@ -1,6 +1,6 @@
 // A training step written in Python: `train.py:make_step` in place of a model's name. A Python runs
-// it on simulated cards and hands over figures (docs/formats/python-step.md); the answer is made and
-// printed here, like that of a model.
+// it on simulated cards and hands over figures (docs/formats/python-step.md); the answer is made
+// and printed here, like that of a model.
 #pragma once
 
 #include <filesystem>
@@ -38,7 +38,7 @@ class PythonStep {
   // kOk if there are figures; else Python has said why not.
   [[nodiscard]] ExitCode exit_code() const { return exit_code_; }
 
-  // Of `estimate`, with the trace of the card that decides.
+  // The answer of `estimate`, with the trace of the card that decides.
   [[nodiscard]] answer::Answer answer() const;
   [[nodiscard]] std::filesystem::path events_of(const answer::Answer& answer) const;
   [[nodiscard]] answer::Fit fit() const;
@@ -53,8 +53,8 @@ class PythonStep {
   ExitCode exit_code_ = kOk;
 };
 
-// What would help a step that needs this: each change of rehearse/advice.h that can be made to it
-// from outside, in one more run.
+// Tries what would help a step that needs this: each change of rehearse/advice.h that can be made
+// to it from outside, in one more run.
 [[nodiscard]] std::vector<rehearse::TriedAdvice> advice_for(const Json& request,
                                                             const answer::Answer& now);
 

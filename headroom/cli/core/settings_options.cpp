@@ -25,7 +25,7 @@ struct Group {
   std::vector<Option> options;
 };
 
-// The options that say what is run. All others are of techniques.
+// The options that choose the run. All others are of techniques.
 const std::vector<Group>& groups() {
   static const std::vector<Group> all = [] {
     std::vector<Group> known{

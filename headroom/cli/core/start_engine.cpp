@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Parses `name = 'value'` in version.py; nothing for None.
+// Parses `name = 'value'` in version.py; std::nullopt for None.
 std::optional<std::string> python_value(const std::string& source, const std::string& name) {
   for (const std::string_view line : split(source, '\n')) {
     const bool assigns = line.starts_with(name) && (line.size() > name.size()) &&

@@ -25,15 +25,15 @@ struct TorchWheel {
 [[nodiscard]] std::string install_torch();
 
 // Searches HEADROOM_TORCH, the active virtual environment, the .venv of the checkout of this build,
-// the environment of the installation, and python3's import path. Nothing if there is none.
+// the environment of the installation, and python3's import path. std::nullopt if there is none.
 [[nodiscard]] std::optional<TorchWheel> find_torch();
 
-// headroom-engine beside this program; nothing if it was not built.
+// headroom-engine beside this program; std::nullopt if it was not built.
 [[nodiscard]] std::optional<std::filesystem::path> find_engine();
 
 // PYTORCH_CUDA_ALLOC_CONF for an engine on real cards: the user's own text, completed by
-// allocator::recommend(). Empty if no setting is needed. Throws UsageError if PyTorch would refuse
-// the user's text.
+// allocator::recommend(). "" if no setting is needed. Throws UsageError if PyTorch would refuse the
+// user's text.
 [[nodiscard]] std::string engine_allocator_settings(std::optional<Bytes> card_total);
 
 // Replaces this process by `headroom-engine arguments...` with the LibTorch found above, so the

@@ -61,8 +61,8 @@ void print_error(std::string_view text);
                                  const Terminal& terminal);
 
 // Pads columns to their widest entry, two blanks apart. `right` marks numbers. If the width is too
-// narrow, text columns are cut, numbers never: what has no room follows below, behind the first
-// column once more.
+// narrow, text columns are cut, numbers never: columns without room follow below, after a repeated
+// first column.
 struct Column {
   std::string title;
   bool right = false;

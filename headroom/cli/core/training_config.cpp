@@ -31,7 +31,7 @@ bool is_choice_of(const char* key, const std::string& word) {
   return std::find(choices.begin(), choices.end(), word) != choices.end();
 }
 
-// A word without `=`. Empty: no guess.
+// A word without `=`. "" if there is no guess.
 std::string meant_by(const std::string& word) {
   if (word == "help") return "headroom train --help, or --help-keys";
   if (word.ends_with(".yaml") || word.ends_with(".yml")) return "--config " + word;

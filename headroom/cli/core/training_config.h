@@ -1,4 +1,5 @@
-// The configuration of `headroom train` and `headroom config explain`, from what a person typed.
+// The configuration of `headroom train` and `headroom config explain`, from the command line and
+// files.
 #pragma once
 
 #include <optional>
@@ -15,7 +16,8 @@ namespace headroom::cli {
 [[nodiscard]] config::Resolved training_config(const config::Sources& sources);
 
 // Takes the model, and its batch, that model_variants has for the smallest of these cards. The
-// command line's model.config and batch_size stay. Returns a sentence; nothing: no variants.
+// command line's model.config and batch_size stay. Returns a sentence; std::nullopt if there are no
+// variants.
 std::optional<std::string> choose_variant(config::Resolved& config, const gpu::Devices& devices);
 
 // Throws UsageError for a key on the command line that this job does not use. Returns a sentence

@@ -1,5 +1,5 @@
-// What `headroom train` takes from the folder of an earlier run that goes on, or is evaluated: its
-// settings.
+// Reads from the folder of an earlier run, which goes on or is evaluated, what `headroom train`
+// needs: its settings.
 //
 //   TrainingSettings settings = settings_for(sources, resume, eval_only);
 //   settings.config.text("out");   // the run's folder

@@ -12,14 +12,14 @@
 
 namespace headroom::cli {
 
-// Empty: no limit.
+// An empty list means no limit.
 [[nodiscard]] std::vector<gpu::SimulatedCard> limited_cards_of(const Json& request);
 // Empty for null.
 [[nodiscard]] std::string text_or_none(const Json& value);
-// Without cards, one card without limit, which a run needs.
+// Without cards, one card without a limit, which a run needs.
 [[nodiscard]] std::vector<gpu::SimulatedCard> cards_of(const Json& request);
 [[nodiscard]] sim::Rules rules_of(const Json& request);
-// Nothing: use the environment's settings.
+// std::nullopt: use the environment's settings.
 [[nodiscard]] std::optional<allocator::Settings> allocator_of(const Json& request);
 
 }  // namespace headroom::cli

@@ -51,7 +51,7 @@ std::string expected_words(const Key& key) {
   return {};
 }
 
-// A right value for the key, near what was received.
+// A right value for the key, near the received one.
 std::string suggestion(const Key& key, std::string_view received) {
   if (key.kind == Kind::choice) {
     std::string word = nearest(received, key.choices).value_or(key.choices.front());
@@ -149,7 +149,7 @@ std::optional<std::string> variants_text(const Json& given) {
   return to_line(given);
 }
 
-// One line of UTF-8: what every form of the configuration can hold. The two ways to write text as
+// One line of UTF-8, which every form of the configuration can hold. The two ways to write text as
 // JSON differ where it is not UTF-8.
 bool is_one_line(const std::string& given) {
   const std::string text(trim(given));

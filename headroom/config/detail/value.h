@@ -16,8 +16,8 @@
 
 namespace headroom::config::detail {
 
-// `given` is a text, null, a list of texts, or a list of maps of texts. Nothing: the key is to have
-// no value. Throws UsageError that says what the key expects, with an example.
+// `given` is a text, null, a list of texts, or a list of maps of texts. std::nullopt: the key is to
+// have no value. Throws UsageError that says what the key expects, with an example.
 [[nodiscard]] std::optional<std::string> checked(const Key& key, const Json& given);
 
 // The meaning of a text that `checked` has returned.

@@ -18,7 +18,7 @@ std::string place(const std::string& source, const YAML::Mark& mark) {
 
 // Lists of maps of texts are the deepest values.
 constexpr int kDeepest = 2;
-// Longer lists are no configuration. Aliases (*) make it easy to write very long ones.
+// Longer lists are not a configuration. Aliases (*) make it easy to write very long ones.
 constexpr std::size_t kLongest = 1000;
 
 Json json_of_node(const YAML::Node& node, int depth) {
@@ -101,7 +101,7 @@ class SettingsReader {
                      : ""));
 }
 
-// Takes no notice of what a document holds, only of where it begins.
+// Ignores the content of a document; notes only where it begins.
 class DocumentStart : public YAML::EventHandler {
  public:
   YAML::Mark mark;

@@ -24,7 +24,7 @@ using OnSetting =
 void read_yaml(const Schema& schema, std::string_view text, const std::string& source,
                const OnSetting& on_setting);
 
-// A value in YAML's notation: "[q, v]". Throws UsageError for text that is none.
+// A value in YAML's notation: "[q, v]". Throws UsageError for text that is not.
 [[nodiscard]] Json read_value(std::string_view text);
 
 }  // namespace headroom::config::detail

@@ -1,12 +1,12 @@
-// What Headroom needs of libjpeg-turbo, libpng and libmatio, as a table of functions that
+// The functions that Headroom needs of libjpeg-turbo, libpng and libmatio, in a table that
 // libheadroom_images.so fills. libheadroom.so is linked without these libraries, so that it runs
 // where they are missing, and no other training pays for loading them.
 //
 //   Pixels pixels;
 //   if (const std::string problem = functions.decode(bytes, 1, pixels); !problem.empty()) ...
 //
-// Functions return "" on success, and otherwise what is wrong, in the library's words. Threads:
-// call them from any thread.
+// Functions return "" on success, and otherwise the error, in the library's words. Threads: call
+// them from any thread.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Which part of an image an example shows.
+// The part of an image that an example shows.
 #pragma once
 
 #include "headroom/data/detail/image_functions.h"
@@ -8,11 +8,11 @@
 
 namespace headroom::data::detail {
 
-// What torchvision's Resize and CenterCrop leave of an image.
+// The part that torchvision's Resize and CenterCrop leave.
 [[nodiscard]] Part central_part(const PixelSize& image, const ImageOptions& options);
 
-// What its RandomResizedCrop chooses: a part of `smallest_part` to all of the area, between 3:4 and
-// 4:3.
+// A part as its RandomResizedCrop chooses it: between `smallest_part` and all of the area, and
+// between 3:4 and 4:3.
 [[nodiscard]] Part random_part(const PixelSize& image, const ImageOptions& options, Dice& dice);
 
 // How much smaller the image may be decoded: 1, 2, 4 or 8, so that this part of it still has two

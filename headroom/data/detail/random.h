@@ -1,5 +1,5 @@
-// Random numbers that depend on what they are for, and on nothing that happened before: threads
-// draw them in any order and get the same ones.
+// Random numbers that depend on their purpose, and on nothing that happened before: threads draw
+// them in any order and get the same ones.
 //
 //   Dice dice(mixed(seed, {epoch, index}));
 //   if (dice.below(2) == 1) mirror();
@@ -21,7 +21,7 @@ namespace headroom::data::detail {
   return x ^ (x >> 31);
 }
 
-// A seed made of a seed and of numbers that say what it is for.
+// A seed made of a seed and of numbers that name its purpose.
 [[nodiscard]] constexpr std::uint64_t mixed(std::uint64_t seed,
                                             std::initializer_list<std::int64_t> purpose) {
   for (const std::int64_t one : purpose)

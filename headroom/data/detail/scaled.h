@@ -1,4 +1,4 @@
-// A part of an image, scaled to a square of normalised numbers: what a model gets.
+// A part of an image, scaled to a square of normalised numbers, as a model gets it.
 #pragma once
 
 #include <array>

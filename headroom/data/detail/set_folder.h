@@ -1,4 +1,4 @@
-// Finding a set's files where an archive was unpacked, and complaining of what is missing.
+// Finds a set's files where an archive was unpacked, and names what is missing.
 #pragma once
 
 #include <filesystem>
@@ -9,8 +9,8 @@
 
 namespace headroom::data::detail {
 
-// Of `folder`, its own folders in the order of names, and the folder that it is in: the first with
-// this file or folder. Empty: none.
+// Looks at `folder`, at its own folders in the order of names, and at its parent: returns the first
+// with this file or folder. An empty path if there is none.
 [[nodiscard]] std::filesystem::path folder_with(const std::filesystem::path& folder,
                                                 const std::string& name);
 

@@ -41,7 +41,7 @@ using ProgramLine = std::function<std::string_view()>;
 class Ledger final : public sim::Observer {
  public:
   Ledger(sim::Card& card, const Subject& subject);
-  // Of a whole program: what comes before the first step is the phase init.
+  // For a whole program; everything before the first step is phase `init`.
   Ledger(sim::Card& card, ProgramLine line);
 
   // A model that appeared, or moved.

@@ -1,5 +1,5 @@
-// Attention: masks, rotary positions, and what each kernel allocates (sim/rules/attention.cpp does
-// the same with tensors).
+// Attention: masks, rotary positions, and the memory that each kernel allocates
+// (sim/rules/attention.cpp does the same with tensors).
 #include <algorithm>
 #include <utility>
 

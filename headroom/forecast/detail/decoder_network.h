@@ -43,7 +43,7 @@ struct DecoderKind {
   std::int64_t experts = 0, experts_each = 0;
   bool norm_first = true, final_norm = true, affine = true;
   bool scaled = false, scaled_by_layer = false;  // attention weights that `by_hand` computes
-  // What a family does in another way.
+  // The ways in which families differ.
   QueryKeyValue projection = QueryKeyValue::separate;
   Rotated rotated_part = Rotated::whole_head;
   NormKind norm = NormKind::rms;

@@ -106,7 +106,7 @@ class Network {
     double softcap = 0;
     bool causal = true;
   };
-  // Masks as transformers makes them, [1 or batch, 1, queries, keys]; empty: none is needed.
+  // Masks as transformers makes them, [1 or batch, 1, queries, keys]; empty if none is needed.
   [[nodiscard]] Value causal_mask(std::optional<std::int64_t> window, Type type, bool eager);
   [[nodiscard]] Value additive_causal_mask(Type type, bool eager, bool given);
   // Queries, keys and values are [batch, heads, tokens, width]; the result is laid out by token.

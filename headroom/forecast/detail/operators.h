@@ -29,7 +29,7 @@ namespace headroom::forecast::detail {
 // ---- Elementwise ----
 
 enum class Keeps { nothing, input, result };
-// A function whose derivative needs what it keeps and `on_the_way` temporary tensors.
+// A function whose derivative needs the tensors it keeps and `on_the_way` temporary ones.
 [[nodiscard]] Value unary(Tape& tape, const Value& x, Keeps keeps, int on_the_way = 0);
 [[nodiscard]] Value times_number(Tape& tape, const Value& x);
 [[nodiscard]] Value plus_number(Tape& tape, const Value& x);

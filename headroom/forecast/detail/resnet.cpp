@@ -43,7 +43,7 @@ class Resnet {
   }
 
  private:
-  // `function`: an activation; empty: none.
+  // `function`: an activation, or "" for none.
   Value unit(const Value& x, Image& image, const Convolution& of, std::string_view function) const {
     Value states = convolved(net_, x, image, of, false);
     Parameter& weight = net_.vector(of.out);

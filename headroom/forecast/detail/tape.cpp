@@ -194,7 +194,7 @@ void Tape::send(const Edge& edge, Value gradient) {
   if (edge) outbox_.emplace_back(edge, std::move(gradient));
 }
 
-// Adds in place if nothing else holds what has arrived.
+// Adds in place if nothing else holds the gradient that has arrived.
 void Tape::arrive(Value& place, Value gradient) {
   if (!place) {
     place = std::move(gradient);
@@ -254,7 +254,8 @@ void Tape::deliver() {
   if (outbox_.empty()) outbox_.swap(mail);  // reuses its memory
 }
 
-// Releases what the node received and kept before its own gradients arrive at their destinations.
+// Releases the node's received and kept tensors before its own gradients arrive at their
+// destinations.
 void Tape::run(Node& node) {
   {
     const Backward backward = std::exchange(node.backward, nullptr);
@@ -276,7 +277,7 @@ void Tape::run_backward(std::size_t from) {
     } else if (node.arrived[0] || node.arrived[1] || node.arrived[2]) {
       run(node);
     } else {
-      node.backward = nullptr;  // no gradient came: release what it kept
+      node.backward = nullptr;  // no gradient came: release the kept tensors
     }
     nodes_.pop();
   }

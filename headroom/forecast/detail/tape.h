@@ -159,7 +159,7 @@ class Tape {
     std::function<std::int64_t(const Parameter&)> bytes_of_step = {};  // temporaries of that update
     // The share of a complete gradient that stays here; the rest goes to other cards or the host.
     double kept_share_of_gradients = 1;
-    // Null: unknown; sums are then counted without the scratch memory of their kernels.
+    // Null if unknown; sums are then counted without the scratch memory of their kernels.
     const gpu::DeviceProfile* chip = nullptr;
     bool keeps_activations = true;  // false: layers that are not running keep theirs on the host
   };

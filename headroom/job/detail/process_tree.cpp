@@ -16,7 +16,8 @@
 namespace headroom::job {
 namespace {
 
-// The kernel's list, one file per thread (CONFIG_PROC_CHILDREN); nothing if the kernel has none.
+// The kernel's list, one file per thread (CONFIG_PROC_CHILDREN); std::nullopt if the kernel has
+// none.
 std::optional<std::vector<pid_t>> listed_children(pid_t pid) {
   const std::filesystem::path tasks = "/proc/" + std::to_string(pid) + "/task";
   std::vector<pid_t> children;

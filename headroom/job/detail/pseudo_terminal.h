@@ -17,8 +17,8 @@ struct PseudoTerminal {
 
 // Copies size and modes of the terminal `like`. While a shell reads its keys (`run ... &`), the
 // modes are the line editor's, so it uses those that a shell gives its jobs. With `plain_output`
-// line ends are not converted, because `like` converts them itself. Nothing if the system has none
-// left.
+// line ends are not converted, because `like` converts them itself. std::nullopt if the system has
+// none left.
 [[nodiscard]] std::optional<PseudoTerminal> open_pseudo_terminal(int like, bool plain_output);
 
 // If the size changes, the foreground group of `to` gets SIGWINCH.

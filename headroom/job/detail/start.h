@@ -15,9 +15,9 @@ struct StartPlan {
   const std::vector<std::string>& command;
   const std::vector<std::string>& environment;  // "NAME=value", added to ours
   const std::vector<int>& inherited;
-  std::array<int, 3> standard{-1, -1, -1};  // become 0, 1, 2; -1: ours
+  std::array<int, 3> standard{-1, -1, -1};  // become 0, 1, 2; -1 keeps this process's own
   int terminal = -1;                        // the controlling terminal of a new session; -1: none
-  const sigset_t* signal_mask = nullptr;    // null: ours
+  const sigset_t* signal_mask = nullptr;    // null means this process's own
 };
 
 struct Started {

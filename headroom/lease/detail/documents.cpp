@@ -59,7 +59,7 @@ void read_common(const Json& json, Entry& entry) {
   if (entry.ticket < 0 || kMostTicket < entry.ticket) throw InputError("lease", "no ticket");
 }
 
-// The result of `read`; nothing if the text is no such document.
+// The result of `read`; std::nullopt if the text is not such a document.
 template <typename T, typename Read>
 std::optional<T> read_document(std::string_view text, Read&& read) {
   try {

@@ -15,7 +15,7 @@ namespace headroom::lease::detail {
 // One line.
 [[nodiscard]] std::string text_of(const Grant& grant);
 
-// Nothing for an invalid text. The identifier stays empty: it is the file's name.
+// std::nullopt for an invalid text. The identifier stays empty: it is the file's name.
 [[nodiscard]] std::optional<Claim> read_claim(std::string_view text);
 [[nodiscard]] std::optional<Waiter> read_waiter(std::string_view text);
 // The complete lines; a killed writer may leave an incomplete last line.

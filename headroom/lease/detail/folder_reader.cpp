@@ -70,8 +70,8 @@ class Entry {
   // The name without its kind; no two in a folder have the same.
   [[nodiscard]] std::string id() const { return shown(path_.stem()); }
 
-  // The kernel's creation time, which no user can set. Nothing if the file system has none, or if
-  // the clock was set back since.
+  // The kernel's creation time, which no user can set. std::nullopt if the file system has none, or
+  // if the clock was set back since.
   [[nodiscard]] std::optional<WallTime> born() const {
     struct statx facts {};
     if (::statx(file_.get(), "", AT_EMPTY_PATH, STATX_BTIME, &facts) != 0) return {};

@@ -20,7 +20,7 @@ namespace headroom::libtorch::detail {
 // Resolves `sim` to `sim:0`: the device of a tensor made on it.
 [[nodiscard]] c10::Device concrete(c10::Device device);
 
-// A new storage of so many bytes on `device`, uninitialised.
+// A new storage of this many bytes on `device`, uninitialised.
 [[nodiscard]] c10::Storage blank(std::size_t bytes, c10::Device device);
 
 // A new storage with the same bytes on `device`.

@@ -16,9 +16,9 @@ namespace headroom::models::detail {
 struct AttentionOptions {
   double dropout = 0;  // 0 when the model is not training
   std::optional<double> scaling = {};
-  // Query heads per key head; empty if the module has no num_key_value_groups.
+  // Query heads per key head; std::nullopt if the module has no num_key_value_groups.
   std::optional<std::int64_t> groups = {};
-  // Empty: causal if there is no mask, more than one query, and `module_is_causal`.
+  // std::nullopt: causal if there is no mask, more than one query, and `module_is_causal`.
   std::optional<bool> is_causal = {};
   bool module_is_causal = true;
   double softcap = 0;  // Gemma-2's, eager form only; 0: none
@@ -65,7 +65,7 @@ struct LayerInputs {
   }
 };
 
-// What a layer returns: the states, or these and its attention weights.
+// The states from a layer's result, which is the states, or these and its attention weights.
 [[nodiscard]] inline Tensor states_of(Tensor returned) {
   return returned;
 }

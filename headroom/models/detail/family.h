@@ -114,9 +114,9 @@ class Mlp : public torch::nn::Module {
   const double dropout_;
 };
 
-// transformers' apply_chunking_to_forward along the tokens: runs `part` on so many tokens at a time
-// and concatenates the results; 0: on all at once. Throws UsageError if `tokens` does not divide
-// the length.
+// transformers' apply_chunking_to_forward along the tokens: runs `part` on this many tokens at a
+// time and concatenates the results; 0: on all at once. Throws UsageError if `tokens` does not
+// divide the length.
 [[nodiscard]] Tensor in_chunks(const Function& part, std::int64_t tokens, const Tensor& states);
 
 using Cache = std::vector<std::pair<Tensor, Tensor>>;

@@ -46,7 +46,7 @@ Tensor without_padding(const Tensor& seen, const Tensor& padding, const Places& 
   return all & at::index(padding, {at.rows, at.key});
 }
 
-// What attention takes: a mask of truth values, or in the eager form one that is added.
+// The mask as attention takes it: a mask of truth values, or in the eager form one that is added.
 Tensor finished(const Tensor& seen, std::int64_t rows, const MaskOptions& options) {
   const Tensor mask = seen.expand({rows, -1, -1, -1});
   if (options.attention == Attention::sdpa) return mask;

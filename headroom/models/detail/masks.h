@@ -15,7 +15,7 @@ struct MaskOptions {
   Attention attention = Attention::sdpa;
   Transformers transformers = Transformers::v5;
   at::ScalarType type = at::kFloat;         // of the hidden states
-  std::optional<std::int64_t> window = {};  // how many tokens back a token sees; empty: all
+  std::optional<std::int64_t> window = {};  // how many tokens back a token sees; std::nullopt: all
   bool with_cache = false;                  // keys and values are kept
 };
 

@@ -36,7 +36,7 @@ class LmHead : public torch::nn::Module {
     decoder_ = decoder_of(*this, config, embedding, bias_);
   }
 
-  // What comes before the projection to logits.
+  // The states before the projection to logits.
   Tensor inner(const Tensor& states) const {
     Tensor x = (*dense_)(states);
     x = activation_(x);

@@ -208,7 +208,7 @@ class MaskedLm : public WithEncoder {
   }
 
  private:
-  // What comes before the projection to logits.
+  // The states before the projection to logits.
   [[nodiscard]] Tensor inner_of(const Tensor& states) const {
     Tensor x = (*transform_)(states);
     x = activation_(x);

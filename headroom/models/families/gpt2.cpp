@@ -22,7 +22,7 @@ using Shape = model::Gpt2Shape;
 
 class SelfAttention : public torch::nn::Module {
  public:
-  // 4.57 has a buffer of the squared maximum length for what tokens see.
+  // 4.57 has a buffer of the squared maximum length for the positions that tokens see.
   SelfAttention(const Shape& shape, std::int64_t layer, Transformers transformers)
       : shape_(shape),
         layer_(layer),

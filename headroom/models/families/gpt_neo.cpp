@@ -1,6 +1,6 @@
-// GPT-Neo (modeling_gpt_neo.py of transformers). It has only the eager form of attention,
-// which transformers uses by default, so both settings run it. Every second layer sees a window.
-// Each layer has a buffer of the squared maximum length for what its tokens see.
+// GPT-Neo (modeling_gpt_neo.py of transformers). It has only the eager form of attention, which
+// transformers uses by default, so both settings run it. Every second layer sees a window. Each
+// layer has a buffer of the squared maximum length for the positions that its tokens see.
 //
 // Where it matters, each statement runs one operation, and variables live as long as in Python: see
 // families/decoder.h.

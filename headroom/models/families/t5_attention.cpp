@@ -69,7 +69,7 @@ nn::Tensors T5Attention::attended(const Heads& heads, const Tensor& bias,
   return {sdpa(heads.q, heads.k, heads.v, masked_bias(bias, mask_of(with)), options)};
 }
 
-// The bias, and the lowest number where a token must not look: made anew in every layer.
+// The bias, and the lowest number where a token must not look: made again in every layer.
 Tensor T5Attention::masked_bias(const Tensor& bias, const Tensor& mask) const {
   Tensor seen = mask;
   if (!seen.defined() && kind_ == Kind::decoder) {

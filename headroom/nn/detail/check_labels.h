@@ -1,4 +1,4 @@
-// What the losses over a large vocabulary check alike.
+// The checks that all losses over a large vocabulary share.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -23,7 +23,7 @@ struct Complete {};
 }
 
 // A kept result stands for that of the section: what follows saves tensors if it requires a
-// gradient. It is no leaf, which could not be changed in place.
+// gradient. It is not a leaf, which could not be changed in place.
 Tensor as_result(const Tensor& kept, bool requires_grad) {
   if (!kept.defined()) return kept;
   Tensor result = kept.detach();

@@ -32,7 +32,7 @@ Bytes saturated(double bytes) {
   return Bytes{static_cast<std::int64_t>(bytes)};
 }
 
-// "12 b" is twelve bytes, "12 k" is no amount: any other single letter must touch the number.
+// "12 b" is twelve bytes, "12 k" is not an amount: any other single letter must touch the number.
 std::string_view unit_word(std::string_view text, std::size_t at) {
   const bool apart = at < text.size() && text[at] == ' ';
   const std::size_t begin = apart ? at + 1 : at;

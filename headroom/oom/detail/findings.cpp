@@ -199,7 +199,7 @@ std::optional<Finding> memory_finding(Place& place) {
   if (!finding) finding = by_types(place);
   if (!finding) finding = by_plain_words(place);
   if (!finding) return {};
-  // TensorFlow retries with smaller requests and goes on with what it gets.
+  // TensorFlow retries with smaller requests and goes on with the memory that it gets.
   if (finding->kind == "tensorflow" && finding->confidence <= 0.7) finding->is_weak = true;
   if (is_of_a_limit(place))
     return Finding{.meaning = Meaning::other, .kind = "memlock", .confidence = 0.9};

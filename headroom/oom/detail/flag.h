@@ -19,7 +19,7 @@ namespace headroom::oom::detail {
 [[nodiscard]] bool is_of_data(std::string_view text, Span said);
 
 // The name before a colon or an equals sign at the end of `before`; opening brackets and quotes may
-// follow it. Empty if `before` ends otherwise.
+// follow it. "" if `before` ends otherwise.
 [[nodiscard]] std::string_view key_of(std::string_view before);
 
 }  // namespace headroom::oom::detail

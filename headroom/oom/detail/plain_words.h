@@ -13,7 +13,7 @@ namespace headroom::oom::detail {
 [[nodiscard]] std::optional<Span> memory_shortage(std::string_view text, std::size_t first_line,
                                                   std::size_t from = 0);
 
-// Words that tell the side of the memory: device or host.
+// Words that name the side of the memory: device or host.
 [[nodiscard]] bool speaks_of_device(std::string_view text);
 [[nodiscard]] bool speaks_of_host(std::string_view text);
 

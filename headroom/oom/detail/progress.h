@@ -1,5 +1,5 @@
 // Signs of a program at work: steps with their losses, progress bars, finished trials and files. A
-// bar that is redrawn and a summary at the end are no signs: numbers have to rise.
+// bar that is redrawn and a summary at the end are not signs: numbers have to rise.
 #pragma once
 
 #include <string_view>

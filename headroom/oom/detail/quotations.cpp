@@ -258,7 +258,8 @@ void mark_lists(std::vector<Line>& lines) {
   }
 }
 
-// pytest puts E before each line of a message: the first says what was raised, the others compare.
+// pytest puts E before each line of a message: the first has the raised exception, the others
+// compare.
 void mark_details_of_tests(std::vector<Line>& lines) {
   const auto is_message = [](const Line& line) { return trim(line.printed).starts_with("E   "); };
   for (std::size_t i = 1; i < lines.size(); ++i)

@@ -69,7 +69,7 @@ constexpr auto kBetween =
     std::to_array<std::string_view>({"a", "an", "any", "the", "run", "ran", "go", "single", "hit",
                                      "running", "cuda", "gpu", "host", "see", "more"});
 
-// Takes the last word, skipping up to three of `those`; `text` keeps what stands before it.
+// Takes the last word, skipping up to three of `those`; `text` keeps the part before it.
 std::string_view take_last_word_but(std::string_view& text,
                                     std::span<const std::string_view> those) {
   std::string_view word = take_last_word(text);

@@ -1,5 +1,6 @@
-// Tells if a line reports at some place that something happened, or only mentions it: a setting, a
-// flag that is off, advice, a guess, a denial, a question, a quoted list, the name of a file.
+// Finds whether a line reports at some place that something happened, or only mentions it: a
+// setting, a flag that is off, advice, a guess, a denial, a question, a quoted list, the name of a
+// file.
 #pragma once
 
 #include <string_view>

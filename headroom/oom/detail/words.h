@@ -13,7 +13,7 @@ template <typename Words>
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-// Removes the last word from `text` and returns it; empty if there is none.
+// Removes the last word from `text` and returns it, or "" if there is none.
 inline std::string_view take_last_word(std::string_view& text) {
   while (text.ends_with(' ')) text.remove_suffix(1);
   const std::size_t blank = text.rfind(' ');

@@ -1,4 +1,4 @@
-// What the kinds of optimizers have in common: options for each group of parameters.
+// The part that all optimizers share: options for each group of parameters.
 #pragma once
 
 #include <string_view>

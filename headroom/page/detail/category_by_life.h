@@ -1,4 +1,4 @@
-// The category that a tensor's life shows, in a trace that tells phases: what is made in forward
+// The category that a tensor's life shows, in a trace that records phases: what is made in forward
 // and freed in backward is an activation.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Forms of attention, and of what is kept around it, that need less.
+// Forms of attention, and of the tensors kept around it, that need less.
 #include "headroom/model/can_run.h"
 #include "headroom/plan/technique.h"
 
@@ -28,7 +28,7 @@ Technique kernels() {
   return {.options = {{"attention", Option::Kind::word, "Implementation of attention",
                        model::choices<Attention>},
                       {"use_cache", Option::Kind::flag,
-                       "Keep the keys and values, as transformers does unless told not to"},
+                       "Keep the keys and values, as transformers does by default"},
                       {"hold_outputs", Option::Kind::flag,
                        "Keep the outputs through the backward pass"}},
           .changes = lighter_forms};

@@ -1,4 +1,4 @@
-// What is not needed now waits in the memory of the host.
+// Techniques that keep data in the host's memory while it is not needed.
 #include "headroom/plan/technique.h"
 
 namespace headroom::plan {
@@ -6,7 +6,7 @@ namespace headroom::plan {
 using model::Offload;
 using model::Settings;
 
-// "--offload optimizer,activations": what is there already, and one part more.
+// "--offload optimizer,activations": the parts chosen already, and one more.
 static std::string option_with(const Offload& now, bool Offload::*part) {
   Offload with = now;
   with.*part = true;
@@ -41,7 +41,7 @@ Technique offload() {
                        model::choices<model::OffloadTo>}},
           .keys = {{"offload",
                     {"none", "activations"},
-                    "What is kept in host memory during a step.",
+                    "Data kept in host memory during a step.",
                     [](std::string_view, Settings& s) { s.offload.activations = true; }}},
           .rungs = {{.name = "offload",
                      .place = 3,

@@ -1,4 +1,4 @@
-// ZeRO: what each GPU of a data-parallel training would hold twice is spread over all of them.
+// ZeRO: tensors that each GPU of a data-parallel training would hold are spread over all of them.
 #include "headroom/plan/technique.h"
 
 namespace headroom::plan {

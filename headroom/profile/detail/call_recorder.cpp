@@ -16,7 +16,7 @@ struct OpenCall {
   std::size_t number = 0;
   std::string name;
   CallWork work;
-  // The card runs it: what its kernel calls, for shapes or values, is the simulation's own work.
+  // The card runs it: calls by its kernel, for shapes or values, are the simulation's own work.
   bool runs_on_card = false;
   // Written on the thread where a call ends, which may be another one.
   std::atomic<bool> called_work = false;  // an operator that it called took device time
@@ -35,8 +35,8 @@ struct CallContext : at::ObserverContext {
 };
 thread_local std::shared_ptr<OpenCall> innermost;
 
-// Of this thread; null if there is none. ProfilerStateBase has the same under names that differ
-// between versions.
+// The profiler of this thread; null if there is none. ProfilerStateBase has the same under names
+// that differ between versions.
 c10::DebugInfoBase* current_profiler() {
   return c10::ThreadLocalDebugInfo::get(c10::DebugInfoKind::PROFILER_STATE);
 }
@@ -168,7 +168,7 @@ void CallRecorder::close(const at::RecordFunction& call, OpenCall& open) {
 
 // ---- Memory ----
 
-// A card's own observer tells of its memory.
+// A card's own observer reports its memory.
 void CallRecorder::reportMemoryUsage(void* /*pointer*/, std::int64_t bytes,
                                      std::size_t /*allocated*/, std::size_t /*reserved*/,
                                      c10::Device device) {

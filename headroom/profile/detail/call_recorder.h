@@ -5,7 +5,7 @@
 // The recorder is LibTorch's current profiler meanwhile, so that LibTorch starts no second one,
 // hands it to autograd's threads, and reports the CPU's memory to it.
 //
-// Threads: start() and stop() on one thread; the cards tell it of their work on any.
+// Threads: start() and stop() on one thread; the cards report their work to it on any.
 #pragma once
 
 #include <ATen/record_function.h>

@@ -18,7 +18,7 @@ using torch::profiler::impl::ActivityType;
 
 constexpr std::string_view kMemory = "[memory]";
 constexpr std::string_view kOutOfMemory = "[OutOfMemory]";
-// Of libkineto::ActivityType: a range of the program, and the same drawn beside the kernels.
+// Values of libkineto::ActivityType: a range of the program, and the same drawn beside the kernels.
 constexpr int kRange = 1, kRangeOnDevice = 2;
 
 // An operator or range; else a call of CUDA's runtime, which is numbered by other correlations.

@@ -1,4 +1,4 @@
-// What one call of an operator reads and writes on a card, for the cost model.
+// The bytes that one call of an operator reads and writes on a card, for the cost model.
 #pragma once
 
 #include <ATen/record_function.h>
@@ -12,17 +12,17 @@
 
 namespace headroom::profile::detail {
 
-// What an operator's schema says about its tensors.
+// The facts in an operator's schema about its tensors.
 struct OperatorFacts {
   bool gives_views = false;   // of its arguments, and writes nothing
   std::vector<bool> written;  // arguments
-  std::vector<bool> fresh;    // results that are no arguments
+  std::vector<bool> fresh;    // results that are not arguments
 };
 
 // Threads: any.
 class KnownOperators {
  public:
-  // Null for what is no operator: ranges, nodes of autograd's graph.
+  // Null for records that are not operators: ranges, nodes of autograd's graph.
   [[nodiscard]] const OperatorFacts* facts_of(const at::RecordFunction& call);
 
  private:

@@ -11,7 +11,7 @@ namespace headroom::profile::detail {
 namespace {
 
 // The catalogue's card of this name, or the nearest in memory for a card that is only a size. Null
-// for a card without limit.
+// for a card without a limit.
 const gpu::CatalogueCard* rates_of(const sim::Card& card) {
   if (const auto* const named = gpu::find_card(card.options().name)) return named;
   if (card.capacity() == allocator::kUnlimited) return nullptr;
@@ -29,7 +29,7 @@ std::shared_ptr<sim::Card> card_at(int index) {
       c10::Device(c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(index)));
 }
 
-// Tells the recorder of one card, and the observer that was there before.
+// Passes events to the recorder of one card, and to the observer that was there before.
 class CardObserver final : public sim::Observer {
  public:
   CardObserver(std::shared_ptr<sim::Card> card, std::shared_ptr<CallRecorder> recorder)

@@ -20,8 +20,8 @@ namespace py = pybind11;
 using dryrun::Observation;
 using NamedInPython = std::vector<dryrun::Named>;
 
-// The line of the user's own code that runs in this thread: of the innermost frame that is no
-// library's.
+// The line of the user's own code that runs in this thread: of the innermost frame outside of
+// libraries.
 class ProgramLines {
  public:
   // shown(file) is the file's name in reports; empty for a library.

@@ -54,7 +54,7 @@ Rules rules_of(const std::string& text) {
   throw UsageError(expectation("simulate", "rules 'cuda' or 'cpu'", text));
 }
 
-// Like --gpus, and also "unlimited" for one card without limit, or cards as a list in JSON.
+// Like --gpus, and also "unlimited" for one card without a limit, or cards as a list in JSON.
 gpu::SimulatedBox box_for(const std::string& spec) {
   if (spec.starts_with('[')) {
     gpu::SimulatedBox box;
@@ -73,7 +73,7 @@ const char* text_of(Rules rules) {
   return rules == Rules::cuda ? "cuda" : "cpu";
 }
 
-// Of a card whose chip is unknown: an A100's.
+// For a card whose chip is unknown, an A100's.
 std::string capability_of(const Card& card) {
   const gpu::DeviceProfile* const profile = card.options().profile;
   return profile == nullptr || profile->capabilities.empty() ? "8.0" : profile->capabilities[0];

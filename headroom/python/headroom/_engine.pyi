@@ -115,7 +115,7 @@ def dry_run(spec: str, make: _Make, steps: int, biggest: int, trace: bool, rules
 
 def profile_steps(spec: str, make: _Make, steps: int, rules: str,
                   settings: Optional[str], /) -> tuple[Profile, bool]:
-    """The profile, and whether the steps fit the card; else it is of a card without limit."""
+    """The profile, and whether the steps fit the card; else it is of a card without a limit."""
 
 def find_largest(make_for: Callable[[int], _Make], at_least: int, at_most: Optional[int],
                  margin: float, margin_bytes: Optional[int], steps: int, spec: str, rules: str,

@@ -24,7 +24,7 @@ from headroom.rehearsal import changes
 # The exit codes of the command line (docs/reference/exit-codes.md).
 OK, FAILED, USAGE, BAD_INPUT, UNAVAILABLE = 0, 1, 64, 65, 69
 
-UNLIMITED = {"name": "a card without limit", "total_bytes": None}
+UNLIMITED = {"name": "a card without a limit", "total_bytes": None}
 
 
 def function_of(name: str) -> Callable[..., Any]:

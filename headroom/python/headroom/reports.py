@@ -138,7 +138,7 @@ class Report:
 
     @property
     def out_of_memory(self) -> Optional[dict[str, Any]]:
-        """The request that did not fit. `peak` is then the need on a card without limit, or, for a dry run on
+        """The request that did not fit. `peak` is then the need on a card without a limit, or, for a dry run on
         a card of a box, the peak up to that request."""
         found = self._document["out_of_memory"]
         return None if found is None else _sized(found)

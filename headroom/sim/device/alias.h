@@ -26,10 +26,10 @@ class Aliases {
   // tensors unchanged. Two tensors that share storage give aliases that share storage.
   at::Tensor of(const at::Tensor& tensor);
 
-  // The argument whose alias this result is (operators that write in place, or into out=); null:
-  // none.
+  // The argument whose alias this result is (operators that write in place, or into out=); null if
+  // there is none.
   [[nodiscard]] const at::Tensor* argument_behind(const at::Tensor& result) const;
-  // The argument's storage if this result is a view of one; null: it has its own storage.
+  // The argument's storage if this result is a view of one; null if it has its own storage.
   [[nodiscard]] const c10::Storage* storage_behind(const at::Tensor& result) const;
 
  private:

@@ -12,7 +12,7 @@
 
 namespace headroom::sim::detail {
 
-// So many of `count`, rounded up. The card may assume values.
+// The true ones of `count`, rounded up. The card may assume values.
 [[nodiscard]] inline std::int64_t share_of(const Card& card, std::int64_t count) {
   const double exact = *card.assume_true() * static_cast<double>(count);
   return std::clamp(static_cast<std::int64_t>(std::ceil(exact)), std::int64_t{0}, count);

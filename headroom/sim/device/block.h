@@ -21,7 +21,7 @@ struct Block {
   c10::DataPtr host;         // empty in shape-only mode, except known values (known.h)
   bool known = false;        // `host` was filled in shape-only mode: not data of a computing run
   bool assumed = false;      // `host` has assumed values (dispatch/assumptions.h)
-  c10::DataPtr reads;        // values that unknown memory reads as (reads.h); empty: zeros
+  c10::DataPtr reads;        // values that unknown memory reads as (reads.h); null means zeros
   bool reads_alike = false;  // `reads` is one element, which stands for all
   bool blank = false;        // never written into: no value there is lost (known.h)
   MemoryUses uses;           // with check_streams; guarded by the card's StreamOrder
@@ -30,7 +30,7 @@ struct Block {
 // Allocates memory of the card, for this thread's current stream there. `with_data`: also host
 // memory, which can be given later, too.
 [[nodiscard]] c10::DataPtr allocate_block(Card& card, std::size_t bytes, bool with_data);
-// Null: not a storage of a simulated card, or an empty one.
+// Null if it is not a storage of a simulated card, or an empty one.
 [[nodiscard]] Block* block_of(const c10::Storage& storage);
 // Throws DeviceError if the simulation of the tensor's card has ended, even if there is a new one.
 void check_lives(const at::Tensor& tensor);

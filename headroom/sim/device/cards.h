@@ -11,8 +11,8 @@ namespace headroom::sim::detail {
 
 inline constexpr int kMostCards = gpu::kMostSimulatedCards;
 
-// Null: no such card now. The pointer holds during a call, since a simulation outlives its
-// operators.
+// Null if there is no such card now. The pointer holds during a call, since a simulation outlives
+// its operators.
 [[nodiscard]] Card* find_card(int index) noexcept;
 // For operators. Throws libtorch::DeviceError if there is none.
 [[nodiscard]] Card& card_at(int index);
@@ -25,9 +25,10 @@ inline constexpr int kMostCards = gpu::kMostSimulatedCards;
 [[nodiscard]] int current_card() noexcept;
 int exchange_current_card(int index) noexcept;
 
-// Whether programs take the cards for CUDA's now (as_cuda.h), and are told of them by that name.
+// Whether the cards look like CUDA devices to programs now (as_cuda.h), and are named so in
+// messages.
 [[nodiscard]] bool are_shown_as_cuda() noexcept;
-bool show_as_cuda(bool shown) noexcept;  // what was before
+bool show_as_cuda(bool shown) noexcept;  // returns the value from before
 
 // Only for Simulation, one at a time.
 void install_cards(const std::vector<std::shared_ptr<Card>>& cards) noexcept;

@@ -35,10 +35,10 @@ Stream stream_of(int card, c10::StreamId id) {
 }
 
 // Work is always done, so an event holds only the time of its record and, for a checker of streams,
-// what it orders.
+// the work that it orders.
 struct Event {
   std::chrono::steady_clock::time_point at;
-  std::shared_ptr<StreamOrder> order;  // null: no checker
+  std::shared_ptr<StreamOrder> order;  // null without a checker
   StreamClock clock;
 };
 
@@ -82,7 +82,7 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     const int card = index_of(stream.device());
     return stream_of(card, exchange_current_stream(card, stream.id()));
   }
-  // The answer tells the host that the work is done, as a wait does.
+  // The answer shows the host that the work is done, as a wait does.
   bool queryStream(const Stream& stream) const override {
     synchronizeStream(stream);
     return true;

@@ -1,11 +1,11 @@
 // Values that a shape-only card knows: those of small tensors (masks, positions, lengths, counters,
-// schedules) that the program made, or copied from the host, from other known values. What the
-// program decides by them is then as on a real card; all other values read as zero (reads.h).
+// schedules) that the program made, or copied from the host, from other known values. The program's
+// decisions by them are then as on a real card; all other values read as zero (reads.h).
 //
 // A tensor is known if its storage has data, except floating-point data of a computing run.
-// Integers and booleans from the host are known up to kMostKnownFromHost, and so is what follows
-// from them alone. Random numbers are unknown, except a few integers; so is what depends on large
-// tensors.
+// Integers and booleans from the host are known up to kMostKnownFromHost, and so are values that
+// follow from them alone. Random numbers are unknown, except a few integers; so are values that
+// depend on large tensors.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -36,7 +36,7 @@ void forget(const at::Tensor& tensor, bool still_read = false);
 // Large masks: one element stands for all.
 [[nodiscard]] bool reads_alike(const at::Tensor& tensor);
 [[nodiscard]] bool keeps_one(const at::Tensor& tensor);
-// One element in place of all, where all are alike. Empty: they may differ.
+// One element in place of all, where all are alike. std::nullopt if they may differ.
 [[nodiscard]] std::optional<at::Tensor> one_of(const at::Tensor& tensor);
 // All values that a small storage reads as, to write into.
 [[nodiscard]] at::Tensor room_for_reads(const at::Tensor& tensor);

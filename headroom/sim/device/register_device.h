@@ -1,4 +1,4 @@
-// What a backend gives to LibTorch, and to memory/, besides kernels.
+// The parts of a backend besides kernels, registered with LibTorch and memory/.
 #pragma once
 
 namespace headroom::sim::detail {

@@ -6,7 +6,7 @@
 namespace headroom::sim::detail {
 
 struct RunningOperator {
-  Card* card = nullptr;  // null: no operator runs
+  Card* card = nullptr;  // null if no operator runs
   // In either mode: the results get their shapes and sizes now, over tensors without data.
   bool planning = false;
   bool knows = false;    // on a shape-only card: all its values are known (known.h)

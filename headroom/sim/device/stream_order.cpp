@@ -193,7 +193,7 @@ void StreamOrder::record_stream(MemoryUses& uses, StreamOfCard stream) {
     uses.recorded.push_back(number);
 }
 
-// The allocator keeps memory back until the recorded streams have done what they have now.
+// The allocator keeps memory back until the recorded streams have done their present work.
 void StreamOrder::freed(const MemoryUses& uses) {
   if (uses.end == 0) return;
   const std::lock_guard lock(mutex_);

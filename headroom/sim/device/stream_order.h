@@ -12,7 +12,7 @@
 //   order.launch({0, 2}, "aten::mul.Tensor", {{&uses, false}});  // throws: names both
 //   order.wait({0, 2}, order.record({0, 1}));                    // from here on it would not
 //
-// What one thread of the host has waited for counts as ended for all threads: a program's threads
+// Work that one thread of the host has waited for counts as ended for all: a program's threads
 // order their own work by other means. Work that is only handed from thread to thread stays
 // unordered, as on CUDA.
 // Threads: call everything from any thread; a StreamOrder guards the MemoryUses given to it.

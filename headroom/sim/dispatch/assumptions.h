@@ -1,7 +1,7 @@
 // Values that a shape-only card assumes (Card::assume_true) where the shape of a result depends on
 // unknown ones, so that a program goes on: a share of a mask is true, places that topk and its kin
-// found are spread evenly. What was assumed is known from then on (device/known.h): all sizes that
-// come from one mask agree. Each assumption is counted and told to the observer.
+// found are spread evenly. An assumed value is known from then on (device/known.h): all sizes that
+// come from one mask agree. Each assumption is counted and reported to the observer.
 #pragma once
 
 #include <cstddef>
@@ -30,10 +30,10 @@ namespace headroom::sim::detail {
 struct Places {
   std::size_t result = 0;  // that has them
   std::int64_t dim = -1;   // along which it looks
-  std::int64_t among = 0;  // so many places
+  std::int64_t among = 0;  // this many places
   bool is_order = false;   // all of them, in an order
 };
-// Before the call's results are made. Empty: none, or the card assumes nothing.
+// Before the call's results are made. std::nullopt if there are none, or the card assumes nothing.
 [[nodiscard]] std::optional<Places> places_found(const Call& call);
 // After: places in unknown values are spread evenly.
 void assume_places(const Call& call, const Places& places);

@@ -71,7 +71,7 @@ void add_cuda(ByOperator& all) {
   all[in_aten("binary_cross_entropy")].cuda = Policy::banned;
 }
 
-// ---- The CPU's lists: from what LibTorch has registered ----
+// ---- The CPU's lists, from LibTorch's registrations ----
 
 // All of them run in float, but for those named here.
 // Source: aten/src/ATen/autocast_mode.cpp, TORCH_LIBRARY_IMPL(aten, AutocastCPU, m).

@@ -9,7 +9,7 @@
 namespace headroom::sim::detail {
 
 // Replaces the arguments at the end of the stack by the results, on the card and without data.
-// False: the schema does not tell them; the stack is unchanged.
+// False if the schema does not give them; the stack is unchanged then.
 [[nodiscard]] bool plan_from_schema(const c10::OperatorHandle& handle, torch::jit::Stack& stack);
 
 // The way in which it can be planned so: for the table of operators in the docs.
@@ -17,7 +17,7 @@ enum class Derived { no, in_place, out };
 [[nodiscard]] Derived derived_from_schema(const c10::OperatorHandle& handle);
 
 // The operator without out=, such as "where.self" for "where.self_out": the same arguments, but new
-// results. Empty: there is none.
+// results. std::nullopt if there is none.
 [[nodiscard]] std::optional<c10::OperatorHandle> without_out(const c10::OperatorHandle& handle);
 
 }  // namespace headroom::sim::detail

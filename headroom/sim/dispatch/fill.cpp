@@ -171,7 +171,7 @@ void run_kernel(Call& call) {
   }
   if (!call.op.on_cpu)
     throw libtorch::NotSimulatedError(
-        expectation("sim", "an operator that LibTorch has a kernel for the CPU of",
+        expectation("sim", "an operator with a kernel for the CPU in LibTorch",
                     call.op.name + ", which has only one for CUDA", "the operators it is made of"));
   if (call.op.widens_half())
     run_in_float(call, cpu);

@@ -166,7 +166,7 @@ Tensor copy_from_and_resize(const Tensor& from, const Tensor& to) {
 }
 
 // LibTorch's own function, but with an operator name, and reported to the observer: the copy of
-// lower precision that autocast makes of a weight tells which module runs.
+// lower precision that autocast makes of a weight shows which module runs.
 Tensor to_copy(const Tensor& from, std::optional<ScalarType> type, std::optional<Layout> layout,
                std::optional<Device> device, std::optional<bool> pinned, bool non_blocking,
                std::optional<MemoryFormat> format) {

@@ -14,7 +14,7 @@ namespace headroom::sim::detail {
 struct Operator {
   std::string name;  // "aten::where.self"
   std::size_t arguments = 0;
-  const rules::Entry* entry = nullptr;  // the entry of Headroom's own table; null: none
+  const rules::Entry* entry = nullptr;  // the entry of Headroom's own table; null if there is none
   bool on_meta = false;                 // LibTorch gives its shapes in C++
   c10::DispatchKey meta_key = c10::DispatchKey::Meta;  // the key under which that kernel is found
   bool on_python_meta = false;  // in a Python process: torch has a Meta kernel in Python,

@@ -13,7 +13,7 @@ namespace headroom::sim::detail {
 struct Plan {
   bool made = false;                // the results, without data, have replaced the arguments
   std::vector<c10::Storage> grown;  // storages of out= arguments that grew
-  // Set if the shapes depend on values: the advice what to use instead.
+  // Set if the shapes depend on values: the advice on what to use instead.
   std::optional<std::string> needs_values;
   // Set if LibTorch has no shapes for an operator that this one is composed of: LibTorch's words.
   std::string unknown_part;

@@ -29,7 +29,7 @@ class Reading {
     call_.for_each_tensor([&](const Tensor& x) { results_.push_back(x); });
   }
 
-  // False where zeros tell nothing: the written arguments then read as zeros.
+  // False where zeros say nothing: the written arguments then read as zeros.
   bool run() {
     if (results_.empty() && written_.empty()) return false;
     return (can_be_alike() && try_to([&] { run_on_one(); })) ||

@@ -137,8 +137,8 @@ Tensor sparse_mask(const Tensor& self, const Tensor& mask) {
 void refuse(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack*) {
   throw libtorch::NotSimulatedError(
       c10::toString(op.operator_name()) +
-      " of a sparse tensor on a simulated card: of sparse tensors only what gradients of "
-      "embeddings need is simulated. Use to_dense() before it, or an embedding without sparse "
+      " of a sparse tensor on a simulated card: only the operators that gradients of "
+      "embeddings need are simulated. Use to_dense() before it, or an embedding without sparse "
       "gradients.");
 }
 

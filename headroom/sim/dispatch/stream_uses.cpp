@@ -14,7 +14,7 @@ namespace {
 
 using at::Tensor;
 
-// Null: no memory of a card.
+// Null if it is not memory of a card.
 MemoryUses* uses_of(const Tensor& tensor) {
   if (!on_card(tensor) || !tensor.has_storage()) return nullptr;
   Block* const block = block_of(tensor.storage());

@@ -1,5 +1,5 @@
-// Tells the checker of streams (device/stream_order.h) which memory an operator reads and writes.
-// With SimulationOptions::check_streams off these cost a branch.
+// Reports the memory that an operator reads and writes to the checker of streams
+// (device/stream_order.h). With SimulationOptions::check_streams off these cost a branch.
 #pragma once
 
 #include <ATen/core/Tensor.h>

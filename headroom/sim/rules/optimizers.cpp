@@ -5,7 +5,7 @@
 #include "headroom/sim/rules/results.h"
 
 // The fused optimizers and almost all _foreach_ operators write in place, or make one result per
-// input: their schema or LibTorch's Meta kernels tell. These are the others.
+// input: their schema or LibTorch's Meta kernels give their results. These are the others.
 namespace headroom::sim::rules {
 namespace {
 

@@ -1,4 +1,4 @@
-// Operators of sparse and nested tensors: refused, with advice what to use.
+// Operators of sparse and nested tensors: refused, with advice on what to use.
 #include "headroom/sim/rules/families.h"
 #include "headroom/sim/rules/results.h"
 

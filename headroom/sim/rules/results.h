@@ -77,7 +77,7 @@ using Five = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor>;
 // The type in which sums of this type are kept: float for half and bfloat16.
 [[nodiscard]] ScalarType accumulation_type(ScalarType type);
 
-// The running card's profile; null: it has none.
+// The running card's profile; null if it has none.
 [[nodiscard]] const gpu::DeviceProfile* running_profile();
 
 }  // namespace headroom::sim::rules

@@ -1,5 +1,5 @@
 // cuDNN's recurrent networks.
-// Source: aten/src/ATen/native/cudnn/RNN.cpp for what is allocated and when.
+// Source: aten/src/ATen/native/cudnn/RNN.cpp for the allocations and their order.
 #include "headroom/sim/rules/rnn.h"
 
 #include <algorithm>

@@ -38,9 +38,9 @@ struct RnnShape {
 [[nodiscard]] std::int64_t reserve_bytes(const RnnShape& shape, at::ScalarType type);
 [[nodiscard]] std::int64_t workspace_bytes(const RnnShape& shape, at::ScalarType type);
 
-// What oneDNN keeps of one layer in one direction for its backward pass; it needs steps, batch,
-// input and hidden. Equal to the byte for the 994 float32 layers that were measured with LibTorch
-// 2.11.
+// The bytes that oneDNN keeps of one layer in one direction for its backward pass, from the shape's
+// steps, batch, input and hidden. Equal to the byte for the 994 float32 layers that were measured
+// with LibTorch 2.11.
 // Source: oneDNN 3.10, src/cpu/rnn/rnn_utils.hpp, set_workspace_sizes, and rnn_utils.cpp,
 // set_offsets.
 [[nodiscard]] std::int64_t layer_workspace_bytes(const RnnShape& shape, at::ScalarType type);
@@ -57,7 +57,7 @@ class CellCallScope {
   ~CellCallScope() { current() = before_; }
   CellCallScope(const CellCallScope&) = delete;
   CellCallScope& operator=(const CellCallScope&) = delete;
-  [[nodiscard]] static const CellCall*& current();  // null: none
+  [[nodiscard]] static const CellCall*& current();  // null if there is none
 
  private:
   const CellCall* before_;

@@ -1,7 +1,7 @@
 // oneDNN's layer of an LSTM, of which the CPU runs one for each layer and direction.
-// Source: aten/src/ATen/native/mkldnn/RNN.cpp for what is allocated and when. oneDNN's scratchpad
-// and the weights that it reorders live only within the layer and differ from CPU to CPU; they are
-// left out.
+// Source: aten/src/ATen/native/mkldnn/RNN.cpp for the allocations and their order. oneDNN's
+// scratchpad and the weights that it reorders live only within the layer and differ from CPU to
+// CPU; they are left out.
 #include <algorithm>
 
 #include "headroom/sim/rules/cpu_function.h"
@@ -16,7 +16,7 @@ std::int64_t rounded_up(std::int64_t n, std::int64_t to) {
   return (n + to - 1) / to * to;
 }
 
-// Rows begin on a cache line, and are no multiple of 256 long.
+// Rows begin on a cache line, and their length is not a multiple of 256.
 std::int64_t padded(std::int64_t columns, std::int64_t element) {
   const std::int64_t line = 64 / element, rounded = rounded_up(columns, line);
   return rounded % 256 == 0 ? rounded + line : rounded;
@@ -81,7 +81,7 @@ std::int64_t layer_workspace_bytes(const RnnShape& shape, ScalarType type) {
   constexpr std::int64_t page = 4096, in_float = 4;
   const auto element = static_cast<std::int64_t>(c10::elementSize(type));
   const std::int64_t rows = shape.steps * shape.batch, widest = std::max(shape.input, shape.hidden);
-  // Of the layer's input and output, before the first step and after each.
+  // States of the layer's input and output, before the first step and after each.
   const std::int64_t states = 2 * (shape.steps + 1) * shape.batch;
   const std::int64_t gates = gates_of(RnnMode::lstm) * shape.hidden;
   const std::int64_t parts[] = {rows * padded(gates, element) * element,

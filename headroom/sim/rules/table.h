@@ -60,8 +60,8 @@ enum class Sums {
 struct Entry {
   Kernel rule;
   Kernel fill;
-  std::string refused;       // not empty: refused in both modes; says why, and what to do
-  std::string needs_values;  // not empty: shapes always depend on values; says what to use instead
+  std::string refused;       // unless empty, it is refused in both modes; says why, and what to do
+  std::string needs_values;  // unless empty, shapes always depend on values; says what to use then
   bool widens_half = false;  // the CPU has no half-precision kernel
   Sums sums = Sums::nothing;
   bool uses_cublas = false;  // a matrix product, which needs cuBLAS's workspace on CUDA
@@ -82,11 +82,11 @@ class Table {
   using Arguments = c10::ArrayRef<c10::IValue>;
   using Make = std::function<std::vector<at::Tensor>(Arguments arguments)>;
   void rules_of(std::initializer_list<const char*> names, const Make& make);
-  // Of those with one result. With the sizes and the type of the tensor at this position:
+  // For operators with one result: it has the sizes and the type of the tensor at this position,
   // contiguous, or laid out as `like` of results.h does.
   void contiguous_as(std::size_t argument, std::initializer_list<const char*> names);
   void like(std::size_t argument, std::initializer_list<const char*> names);
-  // Of each element of all tensors among the arguments.
+  // For operators on each element of all tensors among the arguments.
   void elementwise(std::initializer_list<const char*> names,
                    std::optional<c10::ScalarType> type = {});
   void refuse(std::string_view name, std::string_view why) { at(name).refused = why; }
@@ -98,7 +98,7 @@ class Table {
   void uses_cublas(std::string_view name) { at(name).uses_cublas = true; }
   void sums(std::string_view name, Sums what) { at(name).sums = what; }
 
-  // Null: Headroom has no entry.
+  // Null if Headroom has no entry.
   [[nodiscard]] const Entry* find(const std::string& name) const {
     const auto found = entries_.find(name);
     return found == entries_.end() ? nullptr : &found->second;

@@ -16,7 +16,7 @@ namespace headroom::trace::detail {
 void append_columns(std::string& to, std::span<const Event> events);
 
 // Fills `events`, which has the size of the part; fields without a column keep their values.
-// Returns "", or, if the bytes are malformed, what was expected. All names must be below `names`.
+// Returns "", or the expectation that malformed bytes do not meet. All names must be below `names`.
 [[nodiscard]] std::string read_columns(std::string_view bytes, std::span<Event> events,
                                        std::size_t names);
 

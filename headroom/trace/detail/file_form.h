@@ -31,7 +31,7 @@ struct Prefix {
   std::uint16_t needs = kNeedsVersion;
 };
 [[nodiscard]] std::string to_bytes(const Prefix& prefix);
-// Empty if these 16 bytes are damaged.
+// std::nullopt if these 16 bytes are damaged.
 [[nodiscard]] std::optional<Prefix> prefix_of(std::string_view bytes);
 
 inline constexpr std::string_view kHeadTag = "HEAD";
@@ -69,7 +69,7 @@ class Cursor {
  public:
   explicit Cursor(std::string_view bytes) : at_(bytes.data()), end_(bytes.data() + bytes.size()) {}
 
-  // False: the bytes end, or the number has more than 64 bits.
+  // False if the bytes end, or the number has more than 64 bits.
   bool take(std::uint64_t& value) {
     if (at_ != end_ && static_cast<unsigned char>(*at_) < 0x80) {
       value = static_cast<unsigned char>(*at_++);
@@ -77,7 +77,7 @@ class Cursor {
     }
     return take_long(value);
   }
-  // False: fewer than `count` bytes are left.
+  // False if fewer than `count` bytes are left.
   bool take(std::uint64_t count, std::string_view& bytes);
   [[nodiscard]] bool is_over() const { return at_ == end_; }
   [[nodiscard]] std::string_view rest() const {

@@ -11,8 +11,8 @@ namespace {
 // many times.
 constexpr int kDeepest = 512;
 
-// What in a file's name says that it belongs to PyTorch, Python or the C library, not to the user:
-// parts of it, and its beginning (a path of the machine that built Python or PyTorch).
+// A file name with one of these parts or beginnings (paths of the machine that built Python or
+// PyTorch) belongs to PyTorch, Python or the C library, not to the user.
 constexpr std::array<std::string_view, 6> kInnerParts = {
     "-packages/torch/", "/c10/", "/aten/", "/pytorch/", "/c++/", "<eval_with_key>"};
 constexpr std::array<std::string_view, 9> kInnerBegins = {"torch/",  "<frozen",  "<string>",

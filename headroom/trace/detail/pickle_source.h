@@ -1,4 +1,4 @@
-// Reads the bytes of a pickle front to back and tells their offsets for messages.
+// Reads the bytes of a pickle front to back and gives their offsets for messages.
 #pragma once
 
 #include <cstdint>

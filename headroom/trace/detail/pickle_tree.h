@@ -88,9 +88,9 @@ class Tree {
   // Has no items unless `container` is a list, tuple or set.
   [[nodiscard]] Items items(Value container) const;
   [[nodiscard]] std::uint64_t size(Value container) const;
-  // If a key occurs twice, finds the later one. Empty if the key is missing, if `dict` is no dict,
-  // or if it has more keys than any dict of a snapshot (a file could otherwise ask for many long
-  // look-ups).
+  // If a key occurs twice, finds the later one. std::nullopt if the key is missing, if `dict` is
+  // not a dict, or if it has more keys than any dict of a snapshot (a file could otherwise ask for
+  // many long look-ups).
   [[nodiscard]] std::optional<Value> find(Value dict, Value key) const;
   // Calls visit(key, value) for each key in order. For dicts that are read once. Visits only a part
   // of a large one.

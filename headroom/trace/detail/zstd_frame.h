@@ -21,8 +21,8 @@ class Compressor {
 class Decompressor {
  public:
   Decompressor();
-  // False: `frame` is not one undamaged frame of exactly `raw_bytes`. Allocates no more than that,
-  // whatever size the frame claims.
+  // False if `frame` is not one undamaged frame of exactly `raw_bytes`. Allocates no more than
+  // that, whatever size the frame claims.
   [[nodiscard]] bool decompress(std::string_view frame, std::size_t raw_bytes, std::string& raw);
 
  private:

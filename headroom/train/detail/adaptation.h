@@ -24,7 +24,7 @@ namespace headroom::train::detail {
 
 class Adaptation {
  public:
-  // The ladder and the prices (null: not known) must outlive it.
+  // The ladder and the prices (null if not known) must outlive it.
   Adaptation(Plan wish, std::int64_t grow_after, const Ladder& ladder, const Prices* prices)
       : wish_(std::move(wish)),
         grow_after_(grow_after),
@@ -34,7 +34,8 @@ class Adaptation {
 
   // For the first step: a plan that fits, or the wish if none is known to fit.
   [[nodiscard]] Plan first(const Work& work, Bytes card) const;
-  // Before each further step with this plan. `card`: what this process can have of it now.
+  // Before each further step with this plan. `card`: the memory that this process can have on it
+  // now.
   [[nodiscard]] std::optional<Ladder::Move> before(const Plan& now, const Work& work,
                                                    std::optional<Bytes> card);
   // After a failure, and the move that the ladder made.
@@ -55,11 +56,12 @@ class Adaptation {
   std::int64_t grow_after_, wait_;
   const Ladder& ladder_;
   const Prices* prices_;
-  std::optional<Plan> usual_;                 // while the plan is for an unusual batch
-  std::deque<double> scales_;                 // of the last steps
-  std::int64_t clean_ = 0;                    // steps without trouble, one after another
-  std::optional<std::int64_t> since_growth_;  // steps; nothing: none, or it has been counted
-  int thrashing_ = 0;                         // steps, one after another
+  std::optional<Plan> usual_;  // while the plan is for an unusual batch
+  std::deque<double> scales_;  // of the last steps
+  std::int64_t clean_ = 0;     // steps without trouble, one after another
+  // Steps; std::nullopt if there was no growth, or it has been counted.
+  std::optional<std::int64_t> since_growth_;
+  int thrashing_ = 0;  // steps, one after another
 };
 
 }  // namespace headroom::train::detail

@@ -1,5 +1,5 @@
-// What a step can know to be wrong before it changes anything. Each function throws UsageError,
-// unless it says otherwise.
+// Checks that a step makes before it changes anything. Each function throws UsageError, unless it
+// says otherwise.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -28,7 +28,7 @@ void check_place(const optim::Optimizer& optimizer, const Tensors& of_modules, c
 void check_loss(const at::Tensor& loss);
 // Waits for the device. Throws InputError.
 void check_finite(const at::Tensor& number, const char* what);
-// What these functions throw: no other plan would help.
+// True for what these functions throw: no other plan would help.
 [[nodiscard]] bool is_complaint(const std::exception_ptr& failure);
 
 }  // namespace headroom::train::detail

@@ -84,8 +84,9 @@ std::string LeakWatch::sentence(std::int64_t step, Bytes allocated) const {
                       " to step " + std::to_string(step);
   const std::vector<Held> holders = holders_of(*device_);
   for (std::size_t i = 0; i < std::min<std::size_t>(3, holders.size()); ++i)
-    words += (i == 0 ? "; of the last 8 steps there remain " : ", ") + to_string(holders[i].bytes) +
-             " from " + holders[i].by + " (" + std::to_string(holders[i].count) + " tensors)";
+    words += (i == 0 ? "; still allocated from the last 8 steps: " : ", ") +
+             to_string(holders[i].bytes) + " from " + holders[i].by + " (" +
+             std::to_string(holders[i].count) + " tensors)";
   return words + "; a list that keeps losses or results with their graphs is the usual cause";
 }
 

@@ -1,8 +1,8 @@
-// Notices memory that grows from step to step, and says what holds it.
+// Notices memory that grows from step to step, and names its holders.
 //
 // A step begins and ends with the same tensors, so the live bytes after two steps with the same
 // plan are equal. If the least of them rises over three windows of steps, one after another, the
-// next window's allocations are recorded; those that outlive it are what grows.
+// next window's allocations are recorded; those that outlive it are the growth.
 //
 // Threads: that of the steps.
 #pragma once

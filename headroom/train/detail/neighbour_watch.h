@@ -12,8 +12,8 @@ class NeighbourWatch {
   // `above`: the share of the card from which its use is an emergency, by whomever.
   explicit NeighbourWatch(double above) : above_(above) {}
 
-  // trim: the cache is worth giving back; shrink: it is not. What only this run has taken is its
-  // plan's, and giving that back at each look would cost time.
+  // trim: the cache is worth giving back; shrink: it is not. Memory that only this run has taken is
+  // its plan's, and giving that back at each look would cost time.
   enum class Care { none, trim, shrink };
   [[nodiscard]] Care look(const memory::GpuMemoryStats& now);
 

@@ -119,7 +119,7 @@ class Adviser {
             allocator::merged_environment_value(now.source.text, "expandable_segments:True") +
             ": " + to_string(*failure.cached) + " were cached in pieces, each too small");
   }
-  // Half of what the attempt held beside the model. Gradients stay as they are.
+  // Half of the memory that the attempt held beside the model. Gradients stay as they are.
   void about_activations() {
     if (!report_.released || !facts_.in_a_step) return;
     const Bytes half = (*report_.released - gradients_to_come()) / 2;
@@ -138,9 +138,9 @@ class Adviser {
     if (facts_.module == nullptr || !facts_.words.is_own_loop) return;
     const Bytes others = sum_of(OomReport::Kind::other);
     if (others <= sum_of(OomReport::Kind::buffers)) return;  // a step's copies of the buffers
-    add(others, "drop what is alive beside the model: " + to_string(others) +
-                    " are no parameter, gradient, state or buffer (results of earlier steps, "
-                    "batches, workspaces)");
+    add(others, "drop tensors that are not the model's: " + to_string(others) +
+                    " are not parameters, gradients, states or buffers (results of earlier "
+                    "steps, batches, workspaces)");
   }
   void about_the_model() {
     if (!report_.offered) return;
@@ -163,7 +163,7 @@ class Adviser {
   [[nodiscard]] Bytes sum_of(OomReport::Kind kind) const {
     return report_.sums[static_cast<std::size_t>(kind)];
   }
-  // Of the parameters that learn, without those that are there.
+  // The gradients that trained parameters do not have yet.
   [[nodiscard]] Bytes gradients_to_come() const {
     Bytes bytes;
     if (facts_.module != nullptr)

@@ -1,4 +1,4 @@
-// What to do after an out-of-memory, each with the bytes that it frees or saves.
+// Advice after an out-of-memory, each with the bytes that it frees or saves.
 #pragma once
 
 #include <string>

@@ -74,8 +74,8 @@ Tensors without_devices(const Tensors& batch) {
   return host;
 }
 
-// The requests of two steps, from those of one after its mark. The second begins with what the
-// first left in the allocator's cache; it does not make again what stays.
+// The requests of two steps, from those of one after its mark. The second begins with the cache
+// that the first left in the allocator; it does not make lasting tensors again.
 dryrun::Requests with_another_step(dryrun::Requests requests) {
   using Kind = allocator::Operation::Kind;
   const auto mark = std::find_if(requests.begin(), requests.end(), [](const auto& request) {

@@ -7,8 +7,8 @@
 
 namespace headroom::train::detail {
 
-// Throws UnavailableError if there can be no child, and what a dry run of the plain form threw. A
-// technique whose dry run fails is left out.
+// Throws UnavailableError if there can be no child, and rethrows the exception of a dry run of the
+// plain form. A technique whose dry run fails is left out.
 [[nodiscard]] Prices priced(Transaction& transaction, const Tensors& batch, const Plan& plan,
                             const LadderOptions& options);
 

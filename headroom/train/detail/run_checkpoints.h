@@ -1,6 +1,6 @@
 // The checkpoints of a run: the newest ones in its folder, and that of its best evaluation in
-// best/. A save that fails, on a full disk for instance, does not end the run: it is told once, and
-// the next save tries again.
+// best/. A save that fails, on a full disk for instance, does not end the run: it is reported once,
+// and the next save tries again.
 #pragma once
 
 #include <cstdint>
@@ -25,12 +25,12 @@ class RunCheckpoints {
 
   // Puts the newest sound one into the step, those in best/ included (checkpoint.h).
   [[nodiscard]] std::optional<FoundCheckpoint> load(Step& step);
-  // The unsound ones that are newer than what was loaded get a name that no later run takes for a
+  // The unsound ones that are newer than the loaded one get a name that no later run takes for a
   // checkpoint's, so that they neither count as kept nor stand in the way.
   void put_refused_away();
 
-  // `place`: what the checkpoint is saved with, besides the step's own state. Both begin with
-  // `first`, without which there is no checkpoint either.
+  // `place`: saved with the checkpoint, besides the step's own state. Both begin with `first`,
+  // without which there is no checkpoint either.
   using First = std::function<void()>;
   void save(Step& step, const std::string& place, const First& first = {});
   // Unless best/ has a sound one of an evaluation at least as good.
@@ -40,7 +40,7 @@ class RunCheckpoints {
   void look();
   // Until nothing is being written.
   void wait();
-  // Why the state of the last save() is not on the disk; empty: it is.
+  // Why the state of the last save() is not on the disk; "" if it is.
   [[nodiscard]] const std::string& failure() const { return failure_; }
 
   // A sentence, if the checkpoints that this run will keep need more than the disk has free.

@@ -50,7 +50,7 @@ RunFiles::RunFiles(RunFolder& run, const fs::path& folder, std::int64_t done) {
 RunFiles::~RunFiles() {
   try {
     write_waiting();
-  } catch (const WriteError&) {  // what is in the files stays
+  } catch (const WriteError&) {  // the files keep their lines
   }
 }
 

@@ -25,7 +25,7 @@ class RunFiles {
  public:
   // After `done` steps. Throws WriteError.
   RunFiles(RunFolder& run, const std::filesystem::path& folder, std::int64_t done);
-  ~RunFiles();  // tries once more to write what waits
+  ~RunFiles();  // tries again to write the waiting lines
 
   void step(const Progress& progress, Json memory);
   // With parts of at most `micro_batch` rows; 0: each batch at once.
@@ -50,10 +50,10 @@ class RunFiles {
 class PlanSchedule {
  public:
   explicit PlanSchedule(const std::filesystem::path& file);
-  // Of the last line for this step or an earlier one.
+  // The plan of the last line for this step or an earlier one.
   [[nodiscard]] Plan at(std::int64_t step) const;
-  // The micro-batch of the evaluation after this step, or of the last one before it. Nothing: the
-  // file has none.
+  // The micro-batch of the evaluation after this step, or of the last one before it. std::nullopt:
+  // the file has none.
   [[nodiscard]] std::optional<std::int64_t> evaluation_at(std::int64_t step) const;
 
  private:

@@ -15,7 +15,7 @@
 namespace headroom::train {
 namespace {
 
-// The first line of what it says.
+// The first line of its message.
 std::string sentence_of(const std::exception_ptr& failure) {
   std::string text = "an exception of a type of its own";
   try {
@@ -78,7 +78,7 @@ constexpr const char* kFailed =
 
 void Step::State::price(const Tensors& batch) {
   if (!options_.prices) {
-    why_unpriced = "prices were not asked for";
+    why_unpriced = "pricing is switched off";
     return;
   }
   if (transaction.device().is_cpu()) {
@@ -187,7 +187,7 @@ Ladder::Move Step::State::after_out_of_memory(const oom::Judgement& judgement, c
   failure.otherwise = failed.otherwise;
   tell(events, event_of(failure));
   if (!transaction.device().is_cpu()) memory::memory_of(transaction.device()).empty_cache();
-  failure.card = card_of(memory_now());  // a neighbour may have what the cache had
+  failure.card = card_of(memory_now());  // a neighbour may have taken the cache's memory
   adaptation_->failed(plan, work);
   if (const auto move = ladder_.next(failure)) return *move;
   if (!options_.wait_for_memory || !options_.wait_for_memory(failure))

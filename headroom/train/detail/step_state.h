@@ -1,4 +1,4 @@
-// What a step knows between its runs: the plan, its prices, what has failed, what has run.
+// The state of a step between its runs: the plan, its prices, what has failed, what has run.
 #pragma once
 
 #include <atomic>
@@ -49,10 +49,10 @@ class Step::State {
   [[nodiscard]] Event event_of(const Failure& failure) const;
   [[nodiscard]] std::optional<Ladder::Move> change_before(const Work& work,
                                                           std::optional<Bytes> card);
-  // What it failed of last, and of other things than memory.
+  // Its last failures: for memory, and for other reasons.
   struct Failed {
     std::exception_ptr of_memory;
-    std::string otherwise;     // empty: of nothing else
+    std::string otherwise;     // "" if of nothing else
     std::int64_t too_few = 0;  // rows of the smallest part of the plan that failed otherwise
   };
   void try_until_committed(const Tensors& batch, const Work& work, Committed& done);

@@ -1,4 +1,4 @@
-// The folder of a run: checkpoints and records, and what is resumed from them.
+// The folder of a run: checkpoints and records, and how they are resumed.
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -41,10 +41,10 @@ void Trainer::State::restore(const FoundCheckpoint& found) {
   step.set_plan(plan);
   for (const std::string& refused : found.refused) say("not used: " + refused);
   if (!found.same_optimizer)
-    say("the checkpoint is of an optimizer of another kind: the optimizer's states start anew");
+    say("the checkpoint is of an optimizer of another kind: the optimizer's states start empty");
   if (!found.same_random_numbers)
-    say("the checkpoint is of another device, whose random numbers differ: so does dropout from "
-        "here on");
+    say("the checkpoint was saved on another kind of device; dropout will use different random "
+        "numbers from here on");
   tell({.kind = Event::Kind::restore, .step = found.step, .from = plan, .to = plan});
 }
 
@@ -57,7 +57,7 @@ std::string Trainer::State::place() const {
                   {"worse", worse_}});
 }
 
-// Not before there is something to write: what fails before the first commit leaves an earlier run
+// Not before there is something to write: a failure before the first commit leaves an earlier run
 // where it is.
 void Trainer::State::begin_files() {
   if (files_ || options_.out.empty()) return;
@@ -97,7 +97,7 @@ void Trainer::State::save_at_the_end() {
   if (!checkpoints_ || options_.out.empty()) return;
   save();
   checkpoints_->wait();
-  // Lines that are missing are no reason to lose the work, too.
+  // Missing lines are not a reason to lose the work, too.
   if (files_ ? !checkpoints_->failure().empty() : !folder_->has_a_run())
     checkpoints_->save(step, place());
   checkpoints_->wait();

@@ -141,7 +141,7 @@ void Transaction::start_anew_on(c10::Device card) {
   if (options_.scaling) scaler_.emplace(*options_.scaling);
 }
 
-// ---- What a plan asks for ----
+// ---- The form that a plan needs ----
 
 void Transaction::follow(const Plan& plan) {
   if (followed_ == plan) return;

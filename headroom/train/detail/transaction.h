@@ -1,6 +1,6 @@
-// One attempt at a step: all of it, or nothing. What may fail comes before the optimizer's commit,
-// which takes no memory; after a failure parameters, buffers, optimizer, scaler, random generators
-// and what the loss changed in place (writes.h) are as before.
+// One attempt at a step: all of it, or nothing. Everything that may fail comes before the
+// optimizer's commit, which takes no memory; after a failure parameters, buffers, optimizer,
+// scaler, random generators and what the loss changed in place (writes.h) are as before.
 //
 // Threads: one at a time.
 #pragma once
@@ -38,19 +38,19 @@ class Transaction {
   Transaction(torch::nn::Module& module, optim::Optimizer& optimizer, Objective objective,
               const StepOptions& options);
 
-  // Null: the step has been committed.
+  // Null if the step has been committed.
   [[nodiscard]] std::exception_ptr try_once(const Tensors& batch, const Plan& plan);
 
   // Whether plans of this step may have the technique.
   [[nodiscard]] bool can(const std::string& technique) const;
 
-  // Throws UsageError unless what is trained lies where the step has it.
+  // Throws UsageError unless the trained parameters lie on the step's device.
   void check_place() const;
 
   // For a dry run in a child process: from now on the step runs on this card, where the module's
   // tensors have no values, and without states of the optimizer.
   void start_anew_on(c10::Device card);
-  // An attempt that throws what fails.
+  // An attempt that rethrows its failure.
   void attempt(const Tensors& batch, const Plan& plan, libtorch::RandomState& random);
 
   [[nodiscard]] c10::Device device() const { return device_; }
@@ -60,19 +60,19 @@ class Transaction {
   [[nodiscard]] std::optional<optim::LossScaler>& scaler() { return scaler_; }
   [[nodiscard]] std::int64_t commits() const { return commits_; }
   void set_commits(std::int64_t commits) { commits_ = commits; }
-  // Of the last commit. The norm is undefined if no option needs it. They keep their values as long
-  // as they are kept.
+  // The figures of the last commit. The norm is undefined if no option needs it. They keep their
+  // values as long as they are kept.
   [[nodiscard]] const at::Tensor& loss() const { return kept_->loss; }
   [[nodiscard]] at::Tensor norm() const;
 
  private:
-  // What an attempt needs and what stays: made by the first one, all of it or nothing.
+  // Kept from attempt to attempt: made by the first one, all of it or nothing.
   struct Kept {
     Buffers buffers;
     at::Tensor loss, norm;
   };
 
-  // Tells a recorder of the device's memory, if there is one, what runs.
+  // Reports the running phase to a recorder of the device's memory, if there is one.
   [[nodiscard]] PhaseNow phase(trace::Phase phase) const;
   [[nodiscard]] std::int64_t terms(const Tensors& rows) const;
   void follow(const Plan& plan);
@@ -103,7 +103,7 @@ class Transaction {
   bool is_dry_ = false;
 };
 
-// Throws UsageError for tensors that are no batch.
+// Throws UsageError for tensors that are not a batch.
 [[nodiscard]] std::int64_t rows_in(const Tensors& batch);
 [[nodiscard]] Tensors some_rows(const Tensors& batch, const optim::Rows& rows);
 // The parts in which a plan runs a batch.

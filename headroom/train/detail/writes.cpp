@@ -168,7 +168,7 @@ void Writes::forget() {
   sees_all_ = true;
 }
 
-// What is alive and was made in the attempt becomes `born`.
+// Marks tensors that are alive and were made in the attempt as `born`.
 void Writes::end(Origin born) {
   std::erase_if(known_, [](const auto& one) { return one.second.storage.expired(); });
   for (auto& [storage, one] : known_) {

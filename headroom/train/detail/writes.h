@@ -13,7 +13,7 @@
 // Tensors that are made within the attempt are not copied. To tell them from older ones, the first
 // attempt and each one after a failure look at every operator, and the others only at those that
 // write. A tensor that one of these changes may be new to them, and made before the attempt or in
-// it: if it is small and not overwritten, it is copied, too. Of a large one nothing is kept; if the
+// it: if it is small and not overwritten, it is copied, too. A large one is not kept; if the
 // attempt fails and the next one changes the same tensor again, that throws UsageError.
 //
 // It sees what LibTorch's operators write. It does not see writes through data_ptr(), and none into
@@ -40,8 +40,8 @@ namespace headroom::train::detail {
 
 class Writes final : public libtorch::CallObserver {
  public:
-  // Of an attempt with these rows. The loss may draw from generators of its own: it adds them to
-  // `random`, which must outlive the attempt.
+  // Starts an attempt with these rows. The loss may draw from generators of its own: it adds them
+  // to `random`, which must outlive the attempt.
   void begin(const std::vector<at::Tensor>& rows, libtorch::RandomState& random);
   // For a tensor that other code puts back: buffers, the step's own numbers.
   void leave_out(const at::Tensor& tensor);

@@ -11,7 +11,7 @@ std::optional<Bytes> card_for_less(const Situation& now) {
   if (now.leaves_room) card -= now.options.room.of(card);
   const auto needed = now.prices->needed(failure.plan, failure.work);
   if (!needed || failure.asked.value_or(Bytes{}) >= *needed) return {};  // or priced wrongly
-  // It was refused although the card had enough. What it could not have, at least, is too much.
+  // A request was refused although the card had enough. So at least that much is not obtainable.
   const Bytes too_much = std::max(failure.asked.value_or(Bytes{}), *needed / 20);
   return std::min(card, *needed - too_much);
 }

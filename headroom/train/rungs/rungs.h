@@ -1,5 +1,5 @@
 // The rungs of the ladder (../ladder.h). Each answers with the plan that it would try, or with
-// nothing if it cannot help.
+// std::nullopt if it cannot help.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@ namespace headroom::train::rungs {
 struct Situation {
   const Failure& failure;
   const LadderOptions& options;
-  const Prices* prices;     // null: not known
+  const Prices* prices;     // null if not known
   bool is_repeated;         // this plan has failed twice for this step
   bool leaves_room = true;  // of the card, as the options say
 };
@@ -22,21 +22,23 @@ struct Situation {
 [[nodiscard]] std::optional<Plan> technique(const Situation& now);
 [[nodiscard]] std::optional<Plan> device(const Situation& now);
 
-// The memory to plan with: what the process can have now, and less than the failed plan needs.
+// The memory to plan with: as much as the process can have now, and less than the failed plan
+// needs.
 [[nodiscard]] std::optional<Bytes> card_for_less(const Situation& now);
-// The plan with the next technique of the ladder; nothing: it has them all.
+// The plan with the next technique of the ladder; std::nullopt if it has them all.
 [[nodiscard]] std::optional<Plan> with_next_technique(const Plan& plan,
                                                       const LadderOptions& options);
 
-// What the ladder may make of a batch.
+// The sizes of the parts that the ladder may cut a batch into.
 [[nodiscard]] PartLimits limits_of(const LadderOptions& options);
-// The plan with the largest micro-batch, of at most so many rows, that a card of this size serves
-// and the host, which gets what the plan moves there. Nothing: none, or not known.
+// The plan with the largest micro-batch, of at most this many rows, that a card of this size serves
+// and the host, which gets the data that the plan moves there. std::nullopt if none fits, or prices
+// are not known.
 [[nodiscard]] std::optional<Plan> largest_fitting(Plan plan, std::int64_t most, const Work& work,
                                                   Bytes card, const LadderOptions& options,
                                                   const Prices& prices);
 
-// False if the host is known to have no room for what the plan moves to it.
+// False if the host is known to have no room for the data that the plan moves to it.
 [[nodiscard]] bool host_has_room(const Plan& plan, const Work& work, const LadderOptions& options,
                                  const Prices* prices);
 

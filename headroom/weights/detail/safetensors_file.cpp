@@ -46,7 +46,7 @@ std::string_view mapped(const std::string& name) {
   ::close(descriptor);
   if (error != 0) cannot_read(name, error);
   if (!S_ISREG(about.st_mode))
-    throw InputError(expectation("safetensors", "a file", name + ", which is none"));
+    throw InputError(expectation("safetensors", "a file", name + ", which is not one"));
   if (map_error != 0) cannot_read(name, map_error);
   return {static_cast<const char*>(begin), size};
 }

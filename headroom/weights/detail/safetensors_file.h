@@ -30,7 +30,7 @@ class SafetensorsFile {
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] const std::vector<StoredTensor>& tensors() const { return tensors_; }
   [[nodiscard]] std::string_view bytes_of(const StoredTensor& tensor) const;
-  // Tells the kernel that these bytes have been read, so their pages need not stay in memory.
+  // Advises the kernel that these bytes have been read, so their pages need not stay in memory.
   static void forget(std::string_view bytes);
 
  private:

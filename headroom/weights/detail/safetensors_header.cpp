@@ -30,7 +30,7 @@ std::optional<std::uint64_t> product(std::uint64_t a, std::uint64_t b) {
   return result;
 }
 
-// The bytes that type and shape take; empty if they overflow or end within a byte.
+// The bytes that type and shape take; std::nullopt if they overflow or end within a byte.
 std::optional<std::uint64_t> bytes_of(const SafetensorsEntry& entry) {
   std::optional<std::uint64_t> bits = entry.tensor.type->bits;
   for (const std::uint64_t size : entry.shape) {

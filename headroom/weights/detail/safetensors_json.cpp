@@ -20,7 +20,8 @@ constexpr std::array<StoredType, 22> kTypes{{
     {"F6_E2M3", 6}, {"F6_E3M2", 6},
 }};
 
-// Characters of the header with their position, which the parser does not tell its event handler.
+// Characters of the header with their position, which the parser does not pass to its event
+// handler.
 class Characters {
  public:
   using iterator_category = std::input_iterator_tag;

@@ -64,7 +64,7 @@ std::string values_of(const config::Key& key) {
 
 // ---- Words ----
 
-// The command that lists the IDs which this one takes; empty: it takes none.
+// The command that lists the IDs which this one takes, or "" if it takes none.
 std::string lister_of(const CLI::App& command) {
   return command.get_name() == "end"      ? "lease list"
          : command.get_name() == "attach" ? "attach"

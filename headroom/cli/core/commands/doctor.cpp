@@ -1,4 +1,4 @@
-// `headroom doctor`: checks everything that GPU work needs, and says how to fix what is missing.
+// `headroom doctor`: checks everything that GPU work needs, and says how to fix missing parts.
 #include <nlohmann/json.hpp>
 
 #include "headroom/base/file.h"

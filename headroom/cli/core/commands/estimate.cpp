@@ -119,7 +119,7 @@ void add_estimate(Registry& registry) {
       "make_step(N); --mode inference runs (module, example inputs) forward only.\n\n"
       "Headroom cannot run some settings yet, and answers by formula: --quantize, --world, "
       "--zero,\n"
-      "--offload (but of activations), --optimizer adamw8bit, --optimizer-in-backward,\n"
+      "--offload (except activations), --optimizer adamw8bit, --optimizer-in-backward,\n"
       "--rounding stochastic and --mode generate.\n"
       "Exit: 0 it fits, or no card was given, 2 it does not fit, 64 wrong usage,\n"
       "65 a wrong configuration, 69 no such GPU.");

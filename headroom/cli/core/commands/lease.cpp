@@ -35,7 +35,7 @@ std::string ended_text(const lease::Claim& lease) {
   for (const lease::Share& share : lease.shares) reserved += share.reserved;
   return "Ended " + describe(lease) + ": " + to_string(reserved) + " on " +
          counted(static_cast<long long>(lease.shares.size()), "card") +
-         " are no longer reserved. The job is told and runs on.\n";
+         " are no longer reserved. The job is notified and runs on.\n";
 }
 
 // Ends all of them or none: a wrong ID is reported before any change.
@@ -57,12 +57,13 @@ ExitCode end(const EndOptions& options) {
 }
 
 void add_end(Registry& registry, CLI::App* group) {
-  auto [command, options] = registry.add(
-      &end, "end", "End a lease, so that its memory is no longer reserved",
-      "  headroom lease end 7f3a9c1e\n\n"
-      "Only its owner and root may end a lease. The job is told and runs on with the memory that\n"
-      "it has. To end the job itself, end its process (headroom who names it).",
-      group);
+  auto [command, options] =
+      registry.add(&end, "end", "End a lease, so that its memory is no longer reserved",
+                   "  headroom lease end 7f3a9c1e\n\n"
+                   "Only its owner and root may end a lease. The job is notified and runs on with "
+                   "the memory that\n"
+                   "it has. To end the job itself, end its process (headroom who names it).",
+                   group);
   command->add_option("id", options->ids, "IDs of the leases, as headroom lease list shows them")
       ->required();
   command->add_flag("--json", options->json, "Print one JSON document");

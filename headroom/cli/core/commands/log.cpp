@@ -126,7 +126,7 @@ class Complaints {
   std::string said_;
 };
 
-// The endpoint of --listen; none without it.
+// The endpoint of --listen; null without it.
 std::unique_ptr<MetricsEndpoint> served(const LogOptions& options, Seconds interval,
                                         MetricsEndpoint::Latest latest) {
   if (options.listen.empty()) return nullptr;

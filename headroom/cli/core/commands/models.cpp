@@ -77,7 +77,7 @@ std::string weights_table(const Terminal& terminal) {
   return table("model|shape of|>parameters|>fp32|>fp16|>8-bit|>4-bit", rows, terminal);
 }
 
-// The memory for a plan on the emptiest card that --gpus names; nothing for `auto`.
+// The memory for a plan on the emptiest card that --gpus names; std::nullopt for `auto`.
 std::optional<Bytes> room_of(const ModelsOptions& options) {
   if (gpu::devices_from(options.gpus).kind == gpu::Devices::Kind::automatic) return {};
   const machine::Look look = machine::look_at_machine(options.gpus);

@@ -1,4 +1,5 @@
-// `headroom queue`: the jobs that wait for GPU memory, in order, and what each one lacks.
+// `headroom queue`: the jobs that wait for GPU memory, in order, and the memory that each one
+// lacks.
 #include "headroom/cli/core/lease_view.h"
 #include "headroom/cli/core/registry.h"
 

@@ -93,9 +93,7 @@ Orders orders_from(const RehearseOptions& options) {
           .keep_writes = options.keep_writes,
           .keeps_events = files_of(options).any(),
           .output_to_error = options.json,
-          .say = [](const std::string& text) {
-            print_error("headroom rehearse: " + text + "\n");
-          }};
+          .say = [](const std::string& text) { print_error("headroom rehearse: " + text + "\n"); }};
 }
 
 // The script's own code, where it says why it could not start.
@@ -132,9 +130,9 @@ void tell_of_failure(const RehearseOptions& options, const Rehearsal& rehearsal,
   const std::string what = rehearsal.end.received ? "interrupted"
                                                   : fmt::format("the script failed (exit code {})",
                                                                 rehearsal.end.exit_code);
-  (void)complain(what + "; the figures are of what it did before" +
+  (void)complain(what + "; the figures cover only what it did before" +
                      (read_zeros && options.mode == "shape-only"
-                          ? "; values of a card read as zero, and --mode compute computes them"
+                          ? "; values of a card read as zero here, and --mode compute computes them"
                           : ""),
                  code);
 }
@@ -158,7 +156,8 @@ ExitCode run_rehearse(const RehearseOptions& options) {
   tell_of_outputs("rehearse", {options.trace, options.snapshot, options.html});
   if (failed) tell_of_failure(options, rehearsal, answer, code);  // next to the script's own error
   if (options.json) {
-    Json document = to_json(answer, rehearsal, advice.value_or(std::vector<rehearse::TriedAdvice>{}));
+    Json document =
+        to_json(answer, rehearsal, advice.value_or(std::vector<rehearse::TriedAdvice>{}));
     document["exit_code"] = code;
     print(to_line(document) + "\n");
   } else {
@@ -182,8 +181,9 @@ void add_rehearse(Registry& registry) {
       "  headroom rehearse --gpus \"RTX 4090\" --fit --map \"--batch-size=batch\" -- \\\n"
       "      python train.py --batch-size 8\n"
       "  headroom rehearse --gpus sim:1x24GiB --mode compute -- python train.py\n\n"
-      "The script takes the simulated cards for CUDA's. It needs no GPU and no change; files and\n"
-      "checkpoints that are there stay as they are. After the last step the script exits with 0.\n"
+      "To the script the simulated cards look like CUDA devices. It needs no GPU and no change;\n"
+      "existing files and checkpoints stay as they are. After the last step the script exits with\n"
+      "0.\n"
       "Exit: 0 it fits, 2 it does not, 1 the script failed, 69 no cards, no Python with\n"
       "headroom or no matching torch, 64 wrong usage, 73 a file cannot be written.");
   options->app = command;
@@ -191,7 +191,7 @@ void add_rehearse(Registry& registry) {
   command->prefix_command();
   command->add_option("--gpus", options->gpus,
                       "Cards to simulate: sim:2xH100, \"RTX 4090\", sim:1x24GiB, or real ones by "
-                      "number, of which twins are made (default: HEADROOM_GPUS, else all of this "
+                      "number, which are then imitated (default: HEADROOM_GPUS, else all of this "
                       "machine)");
   command->add_option("--steps", options->steps, "Steps of the optimizer to run")
       ->check(whole_number(1, 1000))
@@ -214,7 +214,7 @@ void add_rehearse(Registry& registry) {
       ->default_str("0.5");
   command
       ->add_option("--ranks", options->ranks,
-                   "Make the script one rank of so many; the others are pretended")
+                   "Make the script one rank of this many; the others are pretended")
       ->check(whole_number(1, 1 << 20));
   command->add_flag("--all-ranks", options->all_ranks,
                     "Start every rank that the launcher starts, each with all cards");

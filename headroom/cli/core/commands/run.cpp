@@ -10,12 +10,12 @@
 #include "headroom/cli/core/command_behind.h"
 #include "headroom/cli/core/complaint.h"
 #include "headroom/cli/core/registry.h"
-#include "headroom/rehearse/rehearsal.h"
 #include "headroom/cli/core/terminal.h"
 #include "headroom/edit/knobs.h"
 #include "headroom/job/detached.h"
 #include "headroom/machine/cards_to_fill.h"
 #include "headroom/machine/look.h"
+#include "headroom/rehearse/rehearsal.h"
 #include "headroom/supervise/checkpoints.h"
 #include "headroom/supervise/run_history.h"
 #include "headroom/supervise/supervisor.h"
@@ -162,7 +162,7 @@ Bytes need_by_rehearsal(const RunOptions& options, const supervise::Orders& orde
       rehearse::rehearse({.command = orders.command, .cards = cards, .output_to_error = true});
   if (rehearsal.cards.empty() || !rehearsal.is_whole())
     throw UnavailableError(expectation("--rehearse", "a command that can be rehearsed",
-                                       "one that failed; its own words are above",
+                                       "one that failed; its own output is above",
                                        "--need 10GiB, or headroom rehearse -- COMMAND"));
   Bytes most;
   for (const rehearse::RehearsedCard& one : rehearsal.cards)

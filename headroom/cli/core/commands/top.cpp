@@ -172,7 +172,7 @@ void Top::explain() {
       controls_.explanation = {to_string(report.holder_class), report.why, report.action};
 }
 
-// Refuses at once what need not be watched for 10 s.
+// Refuses at once a process that need not be watched for 10 s.
 void Top::ask() {
   const ProcessIdentity process = *controls_.to_end->process;
   const auto now = processes_.stat(process.pid);
@@ -196,7 +196,7 @@ void Top::end() {
 }
 
 ExitCode Top::run() {
-  // A wrong --gpus is told before the screen is taken.
+  // A wrong --gpus is reported before the screen is taken.
   if (auto picture = watcher_.first(Seconds(1))) picture_ = std::move(picture);
   const std::stop_callback wake(interrupt_.token(), [this] { bell_.ring(); });
   FullScreen screen(terminal_);
@@ -240,8 +240,8 @@ void add_top(Registry& registry) {
       "  headroom top --interval 5s\n"
       "  headroom top --once                # once, as text; so it is in a pipe\n"
       "  headroom top --gpus sim:8x24GiB@lab\n\n"
-      "Keys end a process only as `headroom clean --end` would: after a yes, and only an idle one\n"
-      "of yours.");
+      "The key `e` ends a process by the rules of `headroom clean --end`: it must be yours and\n"
+      "idle, and you must confirm.");
   add_gpus_option(command, options->gpus);
   command->add_option("--interval", options->interval, "Time between samples")
       ->capture_default_str();

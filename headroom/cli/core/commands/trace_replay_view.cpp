@@ -77,7 +77,7 @@ Json smallest_json(const SmallestCapacity& found) {
 // ---- Text ----
 
 std::string card_text(const CardReplay& card) {
-  return (card.capacity == allocator::kUnlimited ? std::string("a card without limit")
+  return (card.capacity == allocator::kUnlimited ? std::string("a card without a limit")
                                                  : "a card of " + to_string(card.capacity)) +
          (card.fraction < 1 ? fmt::format(", {:g} of it", card.fraction) : "");
 }

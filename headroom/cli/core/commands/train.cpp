@@ -69,7 +69,7 @@ gpu::Devices devices_of(const TrainOptions& options, const config::Resolved& con
   return devices;
 }
 
-// What a run writes and reads at its end, or late, is looked at now.
+// Checks now the files that a run writes or reads late.
 void check_places(const TrainOptions& options, const config::Resolved& config) {
   const std::vector<std::string> files{options.trace.value_or(""), options.snapshot.value_or(""),
                                        options.html.value_or("")};
@@ -120,7 +120,7 @@ ExitCode run_train(const TrainOptions& options) {
   if (!settings.goes_on) static_cast<void>(config::weights_of(config));
   const bool has_data =
       config.text("dataset") == "synthetic" || fs::exists(config.text("data_dir"));
-  // The engine says what is expected in that folder, and needs no card for that.
+  // The engine describes the files expected in that folder, and needs no card for that.
   DryPlace dry{devices};
   if (options.dry_run) dry = dry_place(devices, config);
   const auto place = has_data ? take_place(config::Training(config), dry.devices) : std::nullopt;

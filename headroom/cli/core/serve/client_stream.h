@@ -28,8 +28,8 @@ class ClientStream : public httplib::Stream {
   ClientStream(int socket, Clock::time_point accepted, const ClientBounds& bounds = {})
       : socket_(socket), accepted_(accepted), bounds_(bounds) {}
 
-  // Ends the answer and drops what the client has sent beyond the request: closing a connection
-  // with unread bytes would take the answer back.
+  // Ends the answer and drops the bytes that the client has sent beyond the request: closing a
+  // connection with unread bytes would take the answer back.
   void finish() const;
 
   bool is_readable() const override { return true; }

@@ -19,7 +19,7 @@ namespace headroom::cli {
 
 struct HttpRequest {
   std::string path;    // "/metrics", without the query
-  std::string accept;  // the header; empty without it
+  std::string accept;  // the header, or "" without it
 };
 
 struct HttpAnswer {

@@ -36,7 +36,7 @@ int compare(const ProcessRow& a, const ProcessRow& b, SortBy order) {
       return three_way(std::pair(a.card, a.uuid), std::pair(b.card, b.uuid));
     case SortBy::user:
       return three_way(a.user, b.user);
-    case SortBy::age:  // what is unknown comes last
+    case SortBy::age:  // unknown values come last
       return three_way(a.started.value_or(WallTime::max()), b.started.value_or(WallTime::max()));
     case SortBy::pid:
       return three_way(a.process ? a.process->pid : 0, b.process ? b.process->pid : 0);

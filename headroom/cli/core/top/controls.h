@@ -1,5 +1,5 @@
-// What the keys of `headroom top` have chosen, and what each key does. Knows no terminal: a test
-// presses keys and looks at the values.
+// The choices made with the keys of `headroom top`, and the effect of each key. Needs no terminal:
+// a test presses keys and looks at the values.
 //
 //   Controls controls;
 //   if (press(controls, {Key::Kind::text, "q"}, picture) == Request::quit) return;
@@ -36,7 +36,7 @@ struct Key {
 enum class SortBy { memory, card, user, age, pid };
 [[nodiscard]] const char* to_string(SortBy order);
 
-// What only the command can do.
+// A request that only the command can fulfil.
 enum class Request {
   none,
   quit,

@@ -40,7 +40,7 @@ Line waiting_line(const machine::WaitingRow& row, const Picture& picture,
   return {{" "}, {showable(text, terminal)}};
 }
 
-// At most so many lines, the first of them a title.
+// At most this many lines, the first of them a title.
 Screen queue_lines(const Picture& picture, const Canvas& canvas, std::size_t most) {
   const std::size_t count = picture.waiting.size();
   if (count == 0 || most < 2) return {};

@@ -1,5 +1,5 @@
-// Draws the screen of `headroom top`: a pure function of what is known, what was chosen and the
-// room that there is.
+// Draws the screen of `headroom top`: a pure function of the picture, the user's choices and the
+// terminal's size.
 //
 // Up to the height all lines are used: the title, the cards, the processes, the queue, one line of
 // advice, and the keys. Where there is too little room, cards and processes scroll around the
@@ -25,9 +25,10 @@ struct Canvas {
 struct Pane {
   Screen lines;  // without the titles
   std::string titles;
-  std::optional<int> numbers_at = {};  // where titles give way to "1-7/16"; none: at the end
-  std::vector<int> row_of = {};        // of each line, the row that it belongs to
-  std::size_t selected = 0;            // a position in `lines`
+  // The column where titles give way to "1-7/16"; std::nullopt: at the end of the line.
+  std::optional<int> numbers_at = {};
+  std::vector<int> row_of = {};  // of each line, the row that it belongs to
+  std::size_t selected = 0;      // a position in `lines`
 };
 [[nodiscard]] Pane card_pane(const Picture& picture, const Controls& controls,
                              const Canvas& canvas);

@@ -10,13 +10,13 @@ namespace {
 
 constexpr int kNumber = 3, kMemory = 13, kUsable = 7, kLoad = 4, kTemperature = 4, kPower = 5;
 
-// What the width has room for, the most useful first.
+// The columns that the width has room for, the most useful first.
 struct CardColumns {
   int bar = 8, name = 0, graph = 0;  // 0: left out
   bool has_temperature = false, has_power = false, has_load = false;
 };
 
-// A figure that no card tells (on simulated ones, load) has no column or graph; one look has no
+// A figure that no card reports (on simulated ones, load) has no column or graph; one look has no
 // history.
 CardColumns columns_for(const std::vector<gpu::Card>& cards, const Canvas& canvas) {
   CardColumns columns;

@@ -67,8 +67,8 @@ Screen help_page(const Canvas& canvas) {
   add_keys(page, canvas);
   page.push_back({});
   const std::string notes[] = {
-      "e ends a process as headroom clean --end does: after a yes, and only if it is yours, showed "
-      "no GPU activity and no CPU progress for 10 s, and its parent job is gone.",
+      "e ends a process by the rules of headroom clean --end, after you confirm: it must be yours, "
+      "have shown no GPU activity and no CPU progress for 10 s, and its parent job must be gone.",
       "G is GiB, M is MiB, ? is unknown. Used memory counts the driver's own. Usable is what a new "
       "job can be given now: free memory without what leases reserve. Load is the share of the "
       "time in which the card computed anything.",

@@ -25,7 +25,8 @@ void Ending::finish(std::string text) {
   say(std::move(text));
 }
 
-// What became of the process. Throws nothing that would end the thread, and with it the program.
+// How the process ended, in words. Throws nothing that would end the thread, and with it the
+// program.
 std::string Ending::outcome(const ProcessStat& process, const std::stop_token& stop) {
   const std::string name = "PID " + std::to_string(process.identity.pid);
   try {

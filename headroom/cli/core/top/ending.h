@@ -20,7 +20,8 @@ class Ending {
 
   // One at a time: false while an earlier one runs.
   bool begin(const ProcessStat& process);
-  // "watching PID 4242, 7 s left", then what became of it. Empty if nothing changed since.
+  // "watching PID 4242, 7 s left", then how it ended. "" if nothing has changed since the last
+  // call.
   [[nodiscard]] std::string answer();
 
  private:

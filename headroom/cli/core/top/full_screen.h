@@ -27,7 +27,7 @@ class FullScreen {
 
   // Sends only the cells that changed.
   void show(const Screen& screen);
-  // The next key that was pressed, without waiting; nothing: none.
+  // The next key that was pressed, without waiting; std::nullopt if there is none.
   [[nodiscard]] std::optional<Key> next_key();
 
   // Takes the size that the terminal has now.

@@ -120,7 +120,7 @@ Picture picture_of(machine::Look look, const std::vector<watch::JobStatus>& jobs
   picture.processes = rows_of(look, jobs);
   picture.waiting = machine::waiting_rows(look);
   picture.warnings = std::move(look.warnings);
-  // The screen marks a stale card itself, and tells of a missing driver where the cards would be.
+  // The screen marks a stale card itself, and reports a missing driver where the cards would be.
   std::erase_if(picture.warnings, &watch::tells_age);
   std::erase(picture.warnings, look.machine.why_no_driver);
   picture.machine = std::move(look.machine);

@@ -1,4 +1,4 @@
-// What `headroom top` knows of the machine at one moment, as plain values. The drawing (draw.h) and
+// The machine at one moment as `headroom top` shows it, in plain values. The drawing (draw.h) and
 // the keys (controls.h) need nothing else.
 #pragma once
 
@@ -22,7 +22,7 @@ struct ProcessRow {
   std::string user = "?", command = "?";
   std::optional<Bytes> used = {};
   std::optional<WallTime> started = {};
-  std::string lease = {};                    // its identifier; empty: none
+  std::string lease = {};                    // its identifier, or "" if there is none
   std::optional<watch::JobStatus> job = {};  // of a training of Headroom
 };
 
@@ -31,7 +31,7 @@ struct Picture {
   std::vector<ProcessRow> processes;
   std::vector<machine::WaitingRow> waiting;
   std::vector<std::string> warnings;
-  std::string advice;  // the one thing worth doing; empty: none
+  std::string advice;  // the one thing worth doing, or ""
   History history;
   Clock::time_point taken{};
   WallTime wall{};  // the same on the wall clock

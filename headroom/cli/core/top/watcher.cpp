@@ -26,8 +26,8 @@ Watcher::Watcher(const std::string& gpus, Seconds interval, std::function<void()
       thread_([this](const std::stop_token& stop) { work(stop); }) {}
 
 Picture Watcher::look() {
-  // A driver that hangs is waited for no longer than this; the cards' ages tell of it. The end of
-  // the program waits as long, too.
+  // A driver that hangs is waited for no longer than this; the cards' ages show it. The end of the
+  // program waits as long, too.
   constexpr Seconds kPatience{0.5};
   lease::Contents leases = lease::contents_now();
   gpu::Machine sample = sampler_.fresh(kPatience);
@@ -53,8 +53,8 @@ void Watcher::fail() {
   failure_ = std::current_exception();
 }
 
-// In a handler. The next look may succeed; but what fails at first is told before the screen is
-// taken.
+// In a handler. The next look may succeed; but a failure of the first is reported before the screen
+// is taken.
 void Watcher::go_on_with(const std::shared_ptr<const Picture>& old, const std::string& why) {
   if (old)
     keep(with_warning(*old, why));

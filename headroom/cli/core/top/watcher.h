@@ -27,7 +27,8 @@ class Watcher {
   Watcher& operator=(const Watcher&) = delete;
 
   // Null before the first one. If a look at the machine fails, the picture of before has a warning.
-  // Throws what a look threw if there is no picture of before, or for a card that does not exist.
+  // Rethrows the exception of a look if there is no earlier picture, or for a card that does not
+  // exist.
   [[nodiscard]] std::shared_ptr<const Picture> latest() const;
   // Waits for the first one, at most `patience`.
   [[nodiscard]] std::shared_ptr<const Picture> first(Seconds patience) const;

@@ -11,8 +11,8 @@
 
 namespace headroom::cli {
 
-// For a run that does or does not fit this card (null: no limit), by dry run or by formula. Empty
-// without advice.
+// For a run that does or does not fit this card (null means no limit), by dry run or by formula.
+// Empty without advice.
 [[nodiscard]] std::string advice_text(const std::vector<plan::Saving>& advice,
                                       const gpu::SimulatedCard* card, bool does_not_fit,
                                       bool dry_run, const Terminal& terminal);

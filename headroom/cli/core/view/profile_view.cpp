@@ -18,10 +18,10 @@ std::string profile_text(const answer::ProfileAnswer& answer, const std::string&
   std::string text = answer.model;
   if (answer.settings) text += ", " + answer::settings_words(*answer.settings);
   text = wrapped(fmt::format("{}: {} on {}", text, counted(answer.steps, "step"),
-                             answer.card ? answer.card->name : "a card without limit"),
+                             answer.card ? answer.card->name : "a card without a limit"),
                  "", "  ", width);
   text += notes_text(answer.notes, standard_output());
-  if (!answer.fits) text += "It does not fit there: the figures are of a card without limit.\n";
+  if (!answer.fits) text += "It does not fit there: the figures are for a card without a limit.\n";
   return text + "\n" + table;
 }
 

@@ -1,4 +1,4 @@
-// A profile as text: what was profiled, where, and the table of its rows.
+// A profile as text: its subject and device, and the table of its rows.
 #pragma once
 
 #include <cstddef>

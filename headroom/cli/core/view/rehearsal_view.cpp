@@ -52,7 +52,7 @@ std::string phases_text(const trace::Report& report) {
 std::string lines_text(const trace::Report& report) {
   std::string text;
   if (!report.line_at_peak.empty()) text += "\nThe peak is in " + report.line_at_peak + "\n";
-  if (!report.by_line.empty()) text += "Lines that made what is held then\n";
+  if (!report.by_line.empty()) text += "Lines that allocated the memory held then\n";
   for (std::size_t i = 0; i < std::min(kShownLines, report.by_line.size()); ++i)
     text +=
         fmt::format("  {:>11}  {}\n", to_string(report.by_line[i].bytes), report.by_line[i].line);
@@ -72,17 +72,17 @@ std::string shares_text(const std::vector<NeedByShare>& all) {
   std::vector<std::string> parts;
   for (const NeedByShare& one : all)
     parts.push_back(fmt::format("{} with a share of {}", to_string(one.needs), one.assume_true));
-  return "by how much of a mask is taken for true, the process needs " + join(parts, ", ");
+  return "depending on the share of a mask that is true, the process needs " + join(parts, ", ");
 }
 
 std::string passes_text(const Rehearsal& rehearsal) {
   return fmt::format("{} backward pass{}", rehearsal.passes, rehearsal.passes == 1 ? "" : "es");
 }
 
-// Of a script that updates its parameters itself, or does not train.
+// The note for a script that updates its parameters itself, or does not train.
 std::string no_steps_text(const Rehearsal& rehearsal) {
   if (rehearsal.passes == 0)
-    return "no optimizer stepped: these are the figures of what the script did without one";
+    return "no optimizer stepped: the figures cover what the script did without one";
   const bool updates =
       std::any_of(rehearsal.cards.begin(), rehearsal.cards.end(), [](const RehearsedCard& card) {
         const auto& phases = card.report.by_phase;
@@ -106,13 +106,14 @@ std::string remarks(const Rehearsal& rehearsal, const Terminal& terminal) {
   if (rehearsal.ooms_met > 0 && !rehearsal.ran_out_of_memory)
     notes.push_back("the script met " + counted(rehearsal.ooms_met, "out-of-memory error") +
                     " and went on");
-  if (!rehearsal.stood_in.empty()) notes.push_back("stood in for: " + answer::listed(rehearsal.stood_in));
+  if (!rehearsal.stood_in.empty())
+    notes.push_back("stand-ins for missing weights: " + answer::listed(rehearsal.stood_in));
   if (!rehearsal.assumptions.empty()) notes.push_back(assumptions_text(rehearsal.assumptions));
   if (!rehearsal.by_share.empty()) notes.push_back(shares_text(rehearsal.by_share));
   return files_text(rehearsal, terminal) + notes_text(notes, terminal);
 }
 
-// A step that has not ended is none without an optimizer, unless the script failed in it.
+// Without an optimizer, an unfinished step does not count, unless the script failed in it.
 std::string peaks_text(const Rehearsal& rehearsal, const trace::Report& report) {
   if (!rehearsal.is_whole()) return steps_text(report.per_step, 0);
   return rehearsal.steps > 0 ? steps_text(report.per_step, rehearsal.steps) : "";
@@ -123,8 +124,9 @@ std::string peaks_text(const Rehearsal& rehearsal, const trace::Report& report) 
 std::string files_text(const Rehearsal& rehearsal, const Terminal& terminal) {
   std::vector<std::string> notes;
   if (!rehearsal.not_written.empty())
-    notes.push_back("left as they are, or not written: " + answer::listed(rehearsal.not_written));
-  if (!rehearsal.written.empty()) notes.push_back("the script wrote " + answer::listed(rehearsal.written));
+    notes.push_back("not changed or not written: " + answer::listed(rehearsal.not_written));
+  if (!rehearsal.written.empty())
+    notes.push_back("the script wrote " + answer::listed(rehearsal.written));
   return notes_text(notes, terminal);
 }
 
@@ -132,8 +134,8 @@ std::string rehearsal_text(const answer::Answer& answer, const Rehearsal& rehear
                            const std::optional<std::vector<TriedAdvice>>& advice,
                            const Terminal& terminal) {
   const trace::Report& report = answer.report;
-  std::string text = terminal.paint(answer.model, Colour::bold) + "\n" + answer::parameters_words(answer) + "\n" +
-                     remarks(rehearsal, terminal);
+  std::string text = terminal.paint(answer.model, Colour::bold) + "\n" +
+                     answer::parameters_words(answer) + "\n" + remarks(rehearsal, terminal);
   text += "\n" + card_text(answer, terminal);
   for (const std::string& line : {peaks_text(rehearsal, report), phases_text(report)})
     if (!line.empty()) text += in_lines(line, "", "  ", terminal);

@@ -1,5 +1,5 @@
-// A rehearsal as text: the answer of an estimate, with the script's lines and what was not as in a
-// real run.
+// A rehearsal as text: the answer of an estimate, with the script's lines and its differences from
+// a real run.
 #pragma once
 
 #include <optional>
@@ -7,17 +7,18 @@
 #include <vector>
 
 #include "headroom/answer/answer.h"
-#include "headroom/rehearse/advice.h"
 #include "headroom/cli/core/terminal.h"
+#include "headroom/rehearse/advice.h"
 
 namespace headroom::cli {
 
-// `advice`: empty if it was not asked for.
-[[nodiscard]] std::string rehearsal_text(const answer::Answer& answer, const rehearse::Rehearsal& rehearsal,
-                                         const std::optional<std::vector<rehearse::TriedAdvice>>& advice,
-                                         const Terminal& terminal);
+// `advice` is std::nullopt if it was not asked for.
+[[nodiscard]] std::string rehearsal_text(
+    const answer::Answer& answer, const rehearse::Rehearsal& rehearsal,
+    const std::optional<std::vector<rehearse::TriedAdvice>>& advice, const Terminal& terminal);
 
-// What the script wrote, and what it would have changed; empty: nothing.
-[[nodiscard]] std::string files_text(const rehearse::Rehearsal& rehearsal, const Terminal& terminal);
+// The files that the script wrote, and those that it would have changed; "" if there are none.
+[[nodiscard]] std::string files_text(const rehearse::Rehearsal& rehearsal,
+                                     const Terminal& terminal);
 
 }  // namespace headroom::cli

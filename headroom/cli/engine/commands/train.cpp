@@ -18,8 +18,8 @@
 #include "headroom/cli/engine/train/loss_watch.h"
 #include "headroom/cli/engine/train/memory_wait.h"
 #include "headroom/cli/engine/train/plan_answer.h"
-#include "headroom/cli/engine/train/run_settings.h"
 #include "headroom/cli/engine/train/run_options.h"
+#include "headroom/cli/engine/train/run_settings.h"
 #include "headroom/cli/engine/train/training_document.h"
 #include "headroom/cli/engine/train/training_machine.h"
 #include "headroom/cli/engine/train/training_place.h"
@@ -66,7 +66,7 @@ class Run {
         goes_on_(request.at("goes_on").get<bool>()) {}
 
   ExitCode go();
-  // The trace of a run that failed, too: it shows what filled the memory.
+  // The trace of a run that failed, too: it shows how the memory filled.
   void write_what_was_watched() {
     if (trainer_) watching_.know(made_);
     try {
@@ -190,7 +190,7 @@ void Run::know_memory() {
   if (const auto usable = trainer_->step().usable()) setup_->free = *usable;
 }
 
-// What a test injects must not teach later runs, nor they the test.
+// A run with injected failures neither uses remembered plans nor adds to them.
 void Run::take_known_plan() {
   if (config_.is_given("plan_schedule") || machine_.own.is_cpu() || watching_.disturbs()) return;
   train::Step& step = trainer_->step();
@@ -288,7 +288,7 @@ ExitCode Run::evaluate() {
   return kOk;
 }
 
-// What a script wants to know of a run that memory ended.
+// Reports a run that memory ended, in words or as JSON for a script.
 void Run::tell_of_failure() {
   if (is_json_)
     print(to_line(story_.document_of_failure(trainer_ ? &*trainer_ : nullptr, config_,
@@ -329,14 +329,14 @@ ExitCode Run::train() {
   train::Step& step = trainer_->step();
   const std::string lost = losses_.sentence();
   if (!lost.empty())
-    view_.say(lost + ": these weights are of no use; try a smaller lr" +
+    view_.say(lost + ": these weights are useless; try a smaller lr" +
               (losses_.is_lost() ? "" : ", and stop_on_nan=10 to end such a run early"));
   if (losses_.is_lost() && !interrupt_.happened()) {
     view_.say("stopped after step " + std::to_string(done.steps));
   } else if (done.is_stopped) {
     if (!done.not_saved.empty()) throw WriteError(done.not_saved);
     view_.say("stopped after step " + std::to_string(done.steps) + " of a run in " + out.string() +
-              "; --resume goes on");
+              "; --resume continues it");
   } else {
     save_result(done);
     train::Plan plan = step.plan();

@@ -1,4 +1,5 @@
-// The budget of a training: what parameters, gradients and optimizer states may take of a card.
+// The budget of a training: the memory of a card that parameters, gradients and optimizer states
+// may take.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -10,7 +11,7 @@
 
 namespace headroom::cli {
 
-// False: they take more than a budget that was given. More than the usual share is allowed, but
+// False if they take more than a budget that was given. More than the usual share is allowed, but
 // leaves little room for a step; both are said. True on the CPU. `outputs` as for
 // Training::model_for().
 [[nodiscard]] bool allows_budget(const config::Training& training, std::int64_t outputs,

@@ -12,13 +12,13 @@
 
 namespace headroom::cli {
 
-// `usable`: what the run could have of the device now. The job has the keys that decide which plans
-// are allowed.
+// `usable`: the memory that the run could have on the device now. The job has the keys that decide
+// which plans are allowed.
 [[nodiscard]] plan::Setup setup_of(const config::Training& training, c10::Device device,
                                    std::optional<Bytes> usable);
 void remember(const plan::Setup& setup, const train::Plan& plan, Bytes peak, TrainingView& view);
-// For a batch of so many rows. Nothing: no plan, or one that is not needed because prices are known
-// and more may fit, or that is known not to fit.
+// For a batch of this many rows. std::nullopt: no plan, or one that is not needed because prices
+// are known and more may fit, or that is known not to fit.
 [[nodiscard]] std::optional<train::Plan> remembered(const plan::Setup& setup, train::Step& step,
                                                     std::int64_t rows);
 

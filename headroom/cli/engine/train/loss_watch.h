@@ -1,5 +1,4 @@
-// Watches a run's losses for those that are no finite numbers: weights that have become NaN stay
-// so.
+// Watches a run's losses for those that are not finite: weights that have become NaN stay so.
 #pragma once
 
 #include <cmath>
@@ -10,7 +9,7 @@ namespace headroom::cli {
 
 class LossWatch {
  public:
-  // `most`: so many in a row are the end of the run; 0: never.
+  // `most`: this many in a row end the run; 0: never.
   explicit LossWatch(std::int64_t most) : most_(most) {}
 
   void hear(double loss) { count_ = std::isfinite(loss) ? 0 : count_ + 1; }
@@ -18,8 +17,8 @@ class LossWatch {
   // Nothing after a loss that is a finite number.
   [[nodiscard]] std::string sentence() const {
     if (count_ == 0) return "";
-    return count_ == 1 ? "the last loss is no finite number"
-                       : "the last " + std::to_string(count_) + " losses are no finite numbers";
+    return count_ == 1 ? "the last loss is not a finite number"
+                       : "the last " + std::to_string(count_) + " losses are not finite numbers";
   }
 
  private:

@@ -14,7 +14,7 @@ namespace headroom::cli {
 struct BesideOthers {
   train::Step& step;
   std::int64_t rows = 0;       // of a step
-  std::optional<Bytes> alone;  // what the run could have without the other jobs, if that is known
+  std::optional<Bytes> alone;  // memory for the run if the other jobs had left, if known
   const config::Resolved& config;
   const Interrupt& interrupt;
   TrainingView& view;
@@ -23,8 +23,8 @@ struct BesideOthers {
 // Whether a plan that is allowed fits once other jobs have left the card.
 [[nodiscard]] bool fits_when_alone(const BesideOthers& run);
 
-// Waits until the run can have what its least plan needs, at most for the time and with the looks
-// that the settings allow. False: a wait does not help, or it ended without the memory.
+// Waits until the run can have the memory that its least plan needs, at most for the time and with
+// the looks that the settings allow. False if a wait does not help, or it ended without the memory.
 [[nodiscard]] bool wait_for_memory(const BesideOthers& run);
 
 // Before the first step. A card that others fill is busy (BusyError), and no reason to try plan

@@ -33,20 +33,20 @@ std::string to_string(const PlanAnswer& answer) {
   const std::string plan = to_string(answer.plan);
   if (!answer.fits && *answer.needed <= *answer.free)
     return rows + "does not fit; with " + answer.allowed_by + " it does: " + plan + " needs " +
-           to_string(*answer.needed) + " of " + to_string(*answer.free) + " that are usable";
+           to_string(*answer.needed) + ", and " + to_string(*answer.free) + " are usable";
   if (!answer.fits)
     return rows + "does not fit: it needs at least " + to_string(*answer.needed) + ", with " +
            plan + (answer.allowed_by.empty() ? "" : ", which " + answer.allowed_by + " allows") +
            ", and only " + to_string(*answer.free) + " are usable";
   const std::int64_t parts = count_of_parts(answer.plan, answer.rows);
   std::string text =
-      rows + "runs " + (parts == 1 ? "at once: " : "in " + std::to_string(parts) + " parts: ");
+      rows + "runs in " + (parts == 1 ? "one pass: " : std::to_string(parts) + " parts: ");
   text += plan;
   if (!answer.why_unpriced.empty())
     return text + "; its memory is not known (" + answer.why_unpriced + ")";
   if (!answer.needed) return text;
-  text += "; needs " + to_string(*answer.needed);
-  return answer.free ? text + " of " + to_string(*answer.free) + " that are usable" : text;
+  text += "; it needs " + to_string(*answer.needed);
+  return answer.free ? text + ", and " + to_string(*answer.free) + " are usable" : text;
 }
 
 Json to_json(const PlanAnswer& answer, double step_s) {

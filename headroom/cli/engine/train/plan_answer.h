@@ -14,23 +14,23 @@ namespace headroom::cli {
 struct PlanAnswer {
   std::int64_t rows = 0;
   train::Plan plan;                   // if none fits, the one that needs the least memory
-  std::optional<Bytes> needed, free;  // nothing: not known
+  std::optional<Bytes> needed, free;  // std::nullopt if not known
   bool fits = true;
-  // The setting that allows this plan. Empty: it is allowed.
+  // The setting that allows this plan. "" if it is allowed already.
   std::string allowed_by;
   std::string why_unpriced;
 };
 
 // Before the first step.
 [[nodiscard]] PlanAnswer plan_answer(train::Step& step, std::int64_t rows);
-// "a step of 64 rows runs in 6 parts: micro-batch 11; needs 21.19 GiB of 24.00 GiB that are usable"
+// "a step of 64 rows runs in 6 parts: micro-batch 11; it needs 21.19 GiB, and 24.00 GiB are usable"
 [[nodiscard]] std::string to_string(const PlanAnswer& answer);
 
 // As `--dry-run --json` prints it.
 [[nodiscard]] Json to_json(const PlanAnswer& answer, double step_s);
 
-// Seconds of a step of so many rows under this plan, by roofline: with what checkpointing computes
-// again, the traffic of offload, and the weights that each part reads.
+// Seconds of a step of this many rows under this plan, by roofline: with what checkpointing
+// computes again, the traffic of offload, and the weights that each part reads.
 [[nodiscard]] double step_seconds(const model::ModelConfig& config, model::Settings settings,
                                   const train::Plan& plan, std::int64_t rows,
                                   const gpu::CatalogueCard* card);

@@ -1,4 +1,5 @@
-// What the engine's half of `headroom train` is asked: the configuration, and the options of a run.
+// The request to the engine's half of `headroom train`: the configuration, and the options of a
+// run.
 #pragma once
 
 #include "headroom/base/json.h"
@@ -7,10 +8,10 @@
 
 namespace headroom::cli {
 
-// The configuration in a request, with what it means.
+// The configuration in a request, with its meaning.
 [[nodiscard]] config::Training training_of(const Json& request);
 
-// Of a run of so many steps, without its step and its listener.
+// The options of a run of this many steps; the caller adds StepOptions and the listener.
 [[nodiscard]] train::TrainerOptions trainer_options_of(const Json& request,
                                                        const config::Resolved& config,
                                                        std::int64_t steps);

@@ -1,4 +1,4 @@
-// The settings of a run that goes on: what differs from before, and the config.yaml that it writes.
+// The settings of a run that goes on: its changes from before, and the config.yaml that it writes.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ class RunSettings {
   // From the request of `headroom train`.
   RunSettings(const Json& request, const config::Resolved& config);
 
-  // Says how a run with --resume begins; nothing: without a checkpoint.
+  // Says how a run with --resume begins; says nothing without a checkpoint.
   void tell(const train::FoundCheckpoint* found, TrainingView& view);
   // Writes config.yaml, once. Not before a step was committed: until then an earlier run's may lie
   // there. Throws WriteError.

@@ -37,7 +37,7 @@ std::vector<train::Event> all_events(const std::vector<train::Event>& heard,
   return all;
 }
 
-// Of a run that ended before it had a trainer.
+// The document of a run that ended before it had a trainer.
 Json document_without_steps(std::int64_t effective_batch, const std::vector<train::Event>& heard) {
   Json document{{"schema", 1},       {"steps", 0},
                 {"samples_seen", 0}, {"effective_batch", effective_batch},

@@ -1,4 +1,4 @@
-// What `headroom train --json` prints at the end (docs/reference/json.md).
+// The document that `headroom train --json` prints at the end (docs/reference/json.md).
 #pragma once
 
 #include <vector>
@@ -10,7 +10,7 @@
 
 namespace headroom::cli {
 
-// `before`: what happened while the model was made.
+// `before`: the events while the model was made.
 [[nodiscard]] Json document_of(const train::Trained& done, train::Step& step,
                                const config::Resolved& config, std::int64_t effective_batch,
                                const std::vector<train::Event>& before);

@@ -21,9 +21,9 @@ class TrainingMachine {
   // takes the CPU. Throws UnavailableError.
   explicit TrainingMachine(const Json& request);
 
-  // Null unless the cards are simulated.
+  // std::nullopt unless the cards are simulated.
   [[nodiscard]] const std::optional<sim::Simulation>& box() const { return box_; }
-  // With what this run may use of each. Without those of which it may use nothing.
+  // With the memory that this run may use of each. Without those of which it may use nothing.
   [[nodiscard]] std::vector<train::Elsewhere> others(const config::Resolved& config);
   // The processes that hold memory of the run's card. Empty for a private simulated card, which has
   // no others, and where the driver does not answer.

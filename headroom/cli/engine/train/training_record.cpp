@@ -23,7 +23,7 @@ namespace {
 
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
-// What was chosen, and what everyone asks about.
+// The settings that were chosen, and those that everyone asks about.
 Facts facts_of(const config::Resolved& config) {
   Facts facts;
   for (const config::Entry& entry : config.entries()) {

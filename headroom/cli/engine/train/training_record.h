@@ -1,5 +1,5 @@
-// What --trace, --snapshot, --html and --inject of a training need: a record of the device's
-// memory, and disturbances.
+// Serves --trace, --snapshot, --html and --inject of a training: a record of the device's memory,
+// and disturbances.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -54,7 +54,7 @@ class TrainingRecord {
   std::unique_ptr<sim::InjectionScope> injection_;
 
   void know(const at::Tensor& tensor, trace::Category category, const std::string& module);
-  // What was recorded, with the categories and modules that are known.
+  // The recorded events, with the categories and modules that are known.
   [[nodiscard]] std::vector<trace::Event> events(trace::Names& names) const;
 };
 

@@ -18,7 +18,8 @@ using namespace headroom::literals;
 constexpr Seconds kLookEvery{1.0};
 constexpr int kStepsUntilSmaller = 20;
 
-// The allocator takes at least so much from the card for a request that its segments cannot serve.
+// The allocator takes at least this much from the card for a request that its segments cannot
+// serve.
 Bytes segment_for(Bytes asked) {
   constexpr std::int64_t kPage = std::int64_t{2} << 20;
   return std::max(20_MiB, Bytes{(asked.count + kPage - 1) / kPage * kPage});
@@ -66,7 +67,7 @@ void TrainingShare::guide(train::StepOptions& step, train::EvaluationOptions& ev
   };
 }
 
-// Nothing: the device has no limit.
+// Null if the device has no limit.
 TrainingShare::OnCard* TrainingShare::known(c10::Device device) {
   const auto index = static_cast<std::size_t>(device.index());
   if (!allowance_ || device.is_cpu() || index >= cards_.size()) return nullptr;

@@ -1,5 +1,6 @@
-// What a training may use of its cards beside other jobs. Its lease follows the plan, and a limit
-// in the allocator keeps the run inside the lease: beyond it a request fails as on a full card.
+// The memory that a training may use of its cards beside other jobs. Its lease follows the plan,
+// and a limit in the allocator keeps the run inside the lease: beyond it a request fails as on a
+// full card.
 //
 // Threads: one at a time.
 #pragma once
@@ -25,24 +26,26 @@ class TrainingShare {
   // From the request of `headroom train`. On cards that only this process uses nothing is limited.
   explicit TrainingShare(const Json& request);
 
-  // Makes steps and evaluations ask for what they use: plans fit into this share, the lease follows
-  // the plan, and grows where a request was refused. `device`: where the run is.
+  // Makes steps and evaluations ask for the memory that they use: plans fit into this share, the
+  // lease follows the plan, and grows where a request was refused. `device`: where the run is.
   void guide(train::StepOptions& step, train::EvaluationOptions& evaluation,
              std::function<c10::Device()> device);
 
-  // Sets the allocator's limit for what is leased of the device already.
+  // Sets the allocator's limit to the memory of the device that is leased already.
   void begin_on(c10::Device device);
-  // Most bytes that tensors on the device may reserve, also by a larger lease. Nothing: no limit.
+  // Most bytes that tensors on the device may reserve, also by a larger lease. std::nullopt if
+  // there is no limit.
   [[nodiscard]] std::optional<Bytes> most(c10::Device device);
   // Makes the lease as large as a step needs. A smaller one follows at once when the
-  // plan has changed, else when it was enough for some steps: batches differ. False: not to be had.
+  // plan has changed, else when it was enough for some steps: batches differ. False if it is not
+  // available.
   [[nodiscard]] bool reserve(c10::Device device, Bytes needed);
-  // A request of so many bytes was refused: if the lease was too small for it, the next try has a
+  // A request of this many bytes was refused: if the lease was too small for it, the next try has a
   // larger one. `stays`: it is needed again, by each evaluation.
   void grow(c10::Device device, Bytes asked, bool stays);
 
-  // What tensors could reserve of the device if no other job were on it, or used the same lease.
-  // Nothing: no limit, so that nothing would change.
+  // The memory that tensors could reserve on the device if no other job were on it, or used the
+  // same lease. std::nullopt if there is no limit, so that nothing would change.
   [[nodiscard]] std::optional<Bytes> most_when_alone(c10::Device device);
 
   // One sentence, once, when the lease was ended from outside.

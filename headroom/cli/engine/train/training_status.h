@@ -1,5 +1,5 @@
-// What a running `headroom train` publishes for `headroom top` and the metrics, from what its
-// trainer tells (watch/job_status.h).
+// The status that a running `headroom train` publishes for `headroom top` and the metrics, from
+// what its trainer reports (watch/job_status.h).
 #pragma once
 
 #include <c10/core/Device.h>
@@ -20,12 +20,12 @@ class TrainingStatus {
 
   // Publishes that the run begins.
   void begin(c10::Device device);
-  // Where the next show() says that the run is.
+  // The device that the next show() reports.
   void on_device(c10::Device device);
   void show(const train::Progress& progress, std::int64_t batch);
   void hear(const train::Event& event);
-  // Counts what it has heard as survived, and publishes. After an evaluation, too: it is no step,
-  // and survives out-of-memory errors of its own.
+  // Counts the out-of-memory errors so far as survived, and publishes. After an evaluation, too: it
+  // is not a step, and survives out-of-memory errors of its own.
   void publish_survived();
 
  private:

@@ -1,4 +1,4 @@
-// What became of a run: its events, the notes for its page, and the report of an out-of-memory that
+// The course of a run: its events, the notes for its page, and the report of an out-of-memory that
 // ended it.
 #pragma once
 

@@ -38,7 +38,7 @@ void TrainingView::show(const train::Progress& progress, std::optional<Bytes> pe
                                : "  " + duration_text(Seconds(progress.seconds_left)) + " left";
   const Terminal terminal = standard_error();
   if (!terminal.is_terminal) return line_.show(step + rate + memory + left, is_last);
-  // What the terminal has no room for: first the bar's length, then memory, then the rate.
+  // Where the terminal has no room, the bar's length goes first, then memory, then the rate.
   const auto room = terminal.width - 3;
   std::string text = step + rate + memory + left;
   for (const std::string& shorter : {step + rate + left, step + left})

@@ -1,4 +1,4 @@
-// What `headroom train` shows while it runs, on standard error, and its results at the end.
+// Shows a running `headroom train` on standard error, and its results at the end.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ class TrainingView {
  public:
   // A line that stays.
   void say(std::string_view text);
-  // The bar of a running training: drawn anew on a terminal, else a line now and then.
+  // The bar of a running training: redrawn on a terminal, else a line now and then.
   void show(const train::Progress& progress, std::optional<Bytes> peak);
   void show_event(const train::Event& event);
   void show_evaluation(const train::Evaluated& result, std::int64_t step);

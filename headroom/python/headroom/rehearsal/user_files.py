@@ -106,8 +106,8 @@ class UserFiles:
     def skip(self, path: str) -> None:
         if path not in self._skipped:
             self._skipped.append(path)
-            say_once("files that are there stay as they are; what the script writes into them, or removes, is "
-                     "listed at the end")
+            say_once("existing files stay as they are; those that the script writes into, or removes, are listed "
+                     "at the end")
 
     # ---- Writing
 

@@ -197,10 +197,10 @@ class Watch:
 
     def progress(self) -> str:
         """Of a step that takes long: "still in step 1: 1,024 forward passes under no_grad"."""
-        where = f"step {self.step}" if self.began else "what comes before the first step"
+        where = f"in step {self.step}" if self.began else "before the first step"
         counts = [f"{count:,} forward pass{'es' * (count != 1)}{after}"
                   for count, after in zip(self._forwards, (" under no_grad", " with a graph")) if count]
-        return f"still in {where}" + (": " + ", ".join(counts) if counts else "")
+        return f"still {where}" + (": " + ", ".join(counts) if counts else "")
 
     def _note_evaluation(self) -> None:
         """Scripts call train(False), or eval(), of the model that they train."""
