@@ -128,6 +128,14 @@ bool install_engine() {
   return &Engine::get_default_engine() == &instance();
 }
 
+EngineMeanwhile::EngineMeanwhile(Engine& (*afterwards)()) : afterwards_(afterwards) {
+  torch::autograd::set_default_engine_stub(&instance);
+}
+
+EngineMeanwhile::~EngineMeanwhile() {
+  torch::autograd::set_default_engine_stub(afterwards_);
+}
+
 bool in_backward_pass() {
   constexpr int no_task = -1;
   return torch::autograd::get_current_graph_task_id() != no_task;

@@ -208,6 +208,26 @@ class Command(unittest.TestCase):
         self.assertIn("this goes to standard error", done.stderr)
         self.assertNotIn("this goes", done.stdout)
 
+    def test_its_text_is_as_rich_as_a_models(self):
+        """A step in Python printed four lines, and a model by name a page."""
+        done = self.run_headroom("estimate", "train.py:make_step", "--gpus", "sim:1x100MiB,sim:1x2GiB", "--html",
+                                 "step.html")
+        for part in ("8.4 M parameters", "here the card ends", "Peak in optimizer of step 1", "O optimizer",
+                     "Modules that hold the most", "On each card", "Tried, with what it would then need",
+                     "the optimizer with fused=True"):
+            self.assertIn(part, done.stdout.replace("100 MiB", ""))
+        page = (pathlib.Path(self.folder.name) / "step.html").read_text(encoding="utf-8")
+        self.assertIn("too much, the least room of 2 cards", page)
+
+    def test_advice_is_tried(self):
+        document = self.document("estimate", "train.py:make_step", "--gpus", "sim:1x100MiB")
+        helps = {one["change"]: one for one in document["advice"]}
+        self.assertEqual(set(helps), {"fused-optimizer", "8-bit-adamw"})
+        eight_bit = helps["8-bit-adamw"]
+        self.assertTrue(eight_bit["fits"])
+        self.assertEqual(eight_bit["saves_process_bytes"], document["peak"]["process_bytes"] -
+                         eight_bit["peak_process_bytes"])
+
     def test_a_trace(self):
         done = self.run_headroom("estimate", "train.py:make_step", "--trace", "step.hrtrace")
         self.assertEqual(done.returncode, 0, done.stderr)

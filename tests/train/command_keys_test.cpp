@@ -55,6 +55,8 @@ TEST(TrainWords, AKeyWithoutEffectIsRefused) {
   expect_refusal(kTiny + Arguments{"min_batch_size=64"},
                  "min_batch_size of at most batch_size, 32");
   expect_refusal({"dataset=synthetic", "weights=random", "seq=64"}, "expected texts for seq");
+  // It ended with a sentence about a class of the library.
+  expect_refusal({"dataset=synthetic", "weights=random", "loss=fused"}, "expected texts for loss");
 }
 
 TEST(TrainWords, AKeyWithoutEffectInAFileIsTold) {

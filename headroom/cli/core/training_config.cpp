@@ -72,6 +72,7 @@ std::vector<Unused> unused_keys(const config::Training& training) {
   return {
       {{"num_classes", "image"}, texts, "images", "texts"},
       {{"seq"}, images, "texts", "images"},
+      {{"loss"}, images && config.text("loss") != "full", "texts", "images"},
       {{"data_dir"}, made_up, "data in files", of_dataset},
       {{"skip_damaged"}, texts || made_up, "images in files", of_dataset},
       {{"train_data", "val_data", "loss_mask"}, dataset != "tokens", "dataset=tokens", of_dataset},

@@ -1,9 +1,11 @@
 #include <pybind11/stl.h>
 #include <pybind11/stl/filesystem.h>
+#include <torch/csrc/autograd/python_engine.h>
 #include <torch/nn/module.h>
 
 #include <memory>
 
+#include "headroom/libtorch/autograd_engine.h"
 #include "headroom/python/bindings/engine_module.h"
 #include "headroom/recipe/recipe.h"
 #include "headroom/recipe/result.h"
@@ -22,7 +24,11 @@ class Training {
         step_(std::make_unique<train::Step>(recipe_->model->module(), *recipe_->optimizer,
                                             recipe_->objective, recipe_->step)) {}
 
-  double step() { return step_->run(recipe_->batches.next()).loss(); }
+  double step() {
+    const libtorch::EngineMeanwhile ours(
+        torch::autograd::python::PythonEngine::get_python_engine);
+    return step_->run(recipe_->batches.next()).loss();
+  }
   [[nodiscard]] std::int64_t steps() const { return recipe_->steps; }
   [[nodiscard]] std::int64_t done() const { return step_->steps(); }
   [[nodiscard]] std::vector<std::pair<std::string, at::Tensor>> parameters() const {
