@@ -120,6 +120,9 @@ Engine& instance() {
   return *current;
 }
 
+// LibTorch does not show which function gives the installed engine, but the engine itself stays.
+std::atomic<Engine*> other_engine = nullptr;
+
 }  // namespace
 
 bool install_engine() {
@@ -128,12 +131,15 @@ bool install_engine() {
   return &Engine::get_default_engine() == &instance();
 }
 
-EngineMeanwhile::EngineMeanwhile(Engine& (*afterwards)()) : afterwards_(afterwards) {
+EngineMeanwhile::EngineMeanwhile() {
+  Engine& installed = Engine::get_default_engine();
+  if (&installed != &instance()) other_engine = &installed;
   torch::autograd::set_default_engine_stub(&instance);
 }
 
 EngineMeanwhile::~EngineMeanwhile() {
-  torch::autograd::set_default_engine_stub(afterwards_);
+  if (other_engine != nullptr)
+    torch::autograd::set_default_engine_stub([]() -> Engine& { return *other_engine; });
 }
 
 bool in_backward_pass() {

@@ -2,10 +2,6 @@
 // hooks (saved_tensors.h) that need no Python.
 #pragma once
 
-namespace torch::autograd {
-struct Engine;
-}
-
 namespace headroom::libtorch {
 
 // Makes later backward passes run on this engine. LibTorch's engine counts devices once, at its
@@ -18,18 +14,15 @@ bool install_engine();
 // not call it during a backward pass.
 bool renew_engine();
 
-// Backward passes run on Headroom's engine while it lives, and then again on the engine that
-// `afterwards` gives: for a step in C++ in a process where Python's engine is installed. Another
-// thread must not run a backward pass of Python meanwhile.
+// Backward passes run on Headroom's engine while it lives, also where another is installed, such as
+// Python's, which is installed again afterwards: for a step in C++ in a Python process. Another
+// thread must not run a backward pass meanwhile.
 class EngineMeanwhile {
  public:
-  explicit EngineMeanwhile(torch::autograd::Engine& (*afterwards)());
+  EngineMeanwhile();
   ~EngineMeanwhile();
   EngineMeanwhile(const EngineMeanwhile&) = delete;
   EngineMeanwhile& operator=(const EngineMeanwhile&) = delete;
-
- private:
-  torch::autograd::Engine& (*afterwards_)();
 };
 
 // True if Headroom's engine is the one installed, and no backward pass has begun on it: it has no

@@ -370,5 +370,22 @@ class Checkpoints(unittest.TestCase):
                 self.assertTrue(torch.equal(x.grad, y.detach()))
 
 
+class Recipes(unittest.TestCase):
+    def test_pythons_engine_is_back_after_a_step(self):
+        """A step in C++ runs on Headroom's engine, which knows no hooks of Python's."""
+        recipe = headroom.recipe(model="gpt-tiny", dataset="synthetic", gradient_checkpointing=True, batch_size=2)
+        recipe.step()
+        x, packed = torch.ones(3, requires_grad=True), []
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: packed.append(t) or t, lambda t: t):
+            (x * x).sum().backward()
+        self.assertEqual(len(packed), 2)
+        self.assertTrue(torch.equal(x.grad, 2 * torch.ones(3)))
+        self.assertEqual((recipe.steps_done, recipe.step() > 0, recipe.steps_done), (1, True, 2))
+
+    def test_is_refused_as_by_the_command(self):
+        with self.assertRaisesRegex(headroom.UsageError, "try lora"):
+            headroom.recipe(model="lorra")
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -1,6 +1,5 @@
 #include <pybind11/stl.h>
 #include <pybind11/stl/filesystem.h>
-#include <torch/csrc/autograd/python_engine.h>
 #include <torch/nn/module.h>
 
 #include <memory>
@@ -25,8 +24,7 @@ class Training {
                                             recipe_->objective, recipe_->step)) {}
 
   double step() {
-    const libtorch::EngineMeanwhile ours(
-        torch::autograd::python::PythonEngine::get_python_engine);
+    const libtorch::EngineMeanwhile ours;
     return step_->run(recipe_->batches.next()).loss();
   }
   [[nodiscard]] std::int64_t steps() const { return recipe_->steps; }
