@@ -1,4 +1,6 @@
 // The error text of a refused request, as PyTorch words it.
+#include <fmt/format.h>
+
 #include <cstdio>
 
 #include "headroom/allocator/caching_allocator.h"
@@ -30,23 +32,25 @@ std::string to_string(const OutOfMemory& refusal, const std::string& device) {
            "per_process_memory_fraction limit. Requested size: " +
            in_units(refusal.requested);
   const Bytes in_pools = refusal.free_in_private_pools;
-  std::string text = "CUDA out of memory. Tried to allocate " + in_units(refusal.tried) + ". " +
-                     device + " has a total capacity of " + in_units(refusal.capacity) +
-                     " of which " + in_units(refusal.free) + " is free. ";
+  std::string text = fmt::format(
+      "CUDA out of memory. Tried to allocate {}. {} has a total capacity of {} of which {} is "
+      "free. ",
+      in_units(refusal.tried), device, in_units(refusal.capacity), in_units(refusal.free));
   if (refusal.limit) text += in_units(*refusal.limit) + " allowed; ";
-  text += "Of the allocated memory " + in_units(refusal.allocated + in_pools) +
-          " is allocated by PyTorch, ";
+  text += fmt::format("Of the allocated memory {} is allocated by PyTorch, ",
+                      in_units(refusal.allocated + in_pools));
   if (in_pools.count > 0)
-    text += "with " + in_units(in_pools) + " allocated in private pools (e.g., CUDA Graphs), ";
-  text += "and " + in_units(refusal.reserved - refusal.allocated - in_pools) +
-          " is reserved by PyTorch but unallocated.";
+    text +=
+        fmt::format("with {} allocated in private pools (e.g., CUDA Graphs), ", in_units(in_pools));
+  text += fmt::format("and {} is reserved by PyTorch but unallocated.",
+                      in_units(refusal.reserved - refusal.allocated - in_pools));
   if (refusal.address_reserve)
-    return text + " This allocation exceeds the expandable-segment reserve of " +
-           in_units(*refusal.address_reserve) +
-           " for this stream, and a single allocation cannot span expandable segments. Raise "
-           "PYTORCH_CUDA_ALLOC_CONF expandable_segments_reserve or "
-           "expandable_segments_reserve_by_class (or unset it) so that a segment is at least " +
-           in_units(refusal.tried) + ".";
+    return fmt::format(
+        "{} This allocation exceeds the expandable-segment reserve of {} for this stream, and a "
+        "single allocation cannot span expandable segments. Raise PYTORCH_CUDA_ALLOC_CONF "
+        "expandable_segments_reserve or expandable_segments_reserve_by_class (or unset it) so that "
+        "a segment is at least {}.",
+        text, in_units(*refusal.address_reserve), in_units(refusal.tried));
   if (refusal.end == RefusalEnd::bare) return text;
   if (refusal.end == RefusalEnd::speaks_of_address_space)
     return text +

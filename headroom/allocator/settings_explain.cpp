@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -20,35 +22,41 @@ std::string backend_set(const Settings&) {
 std::string large_segment_set(const Settings& s) {
   const std::string size = to_string(s.large_segment_size);
   if (s.expandable_segments)
-    return "Expandable segments for requests above 1 MiB grow by pages of " + size +
-           ", so up to that much is reserved and unused in each.";
-  return "Requests above 1 and below 10 MiB are cut from segments of " + size +
-         ". A larger segment means fewer cudaMalloc calls and more memory that stays unused.";
+    return fmt::format(
+        "Expandable segments for requests above 1 MiB grow by pages of {}, so up to that much is "
+        "reserved and unused in each.",
+        size);
+  return fmt::format(
+      "Requests above 1 and below 10 MiB are cut from segments of {}. A larger segment means fewer "
+      "cudaMalloc calls and more memory that stays unused.",
+      size);
 }
 
 std::string max_split_set(const Settings& s) {
-  return "Free blocks of " + to_string(*s.max_split_size) +
-         " or more are never split. They stay whole for requests of that size and can be given "
-         "back before a request fails. Smaller requests may need new segments.";
+  return fmt::format(
+      "Free blocks of {} or more are never split. They stay whole for requests of that size and "
+      "can be given back before a request fails. Smaller requests may need new segments.",
+      to_string(*s.max_split_size));
 }
 
 std::string max_non_split_set(const Settings& s) {
   if (!s.max_split_size) return "No effect without max_split_size_mb.";
-  return "A request of max_split_size_mb or more takes a free block only if the block is less "
-         "than " +
-         to_string(s.max_non_split_rounding_size) +
-         " larger. A larger value wastes memory inside blocks; a smaller one calls cudaMalloc more "
-         "often.";
+  return fmt::format(
+      "A request of max_split_size_mb or more takes a free block only if the block is less than {} "
+      "larger. A larger value wastes memory inside blocks; a smaller one calls cudaMalloc more "
+      "often.",
+      to_string(s.max_non_split_rounding_size));
 }
 
 std::string gc_set(const Settings& s) {
   if (s.per_process_memory_fraction >= 1)
     return "No effect until the process has a memory fraction below 1 "
            "(per_process_memory_fraction or torch.cuda.set_per_process_memory_fraction).";
-  return "Once the process has reserved more than " + percent(s.garbage_collection_threshold) +
-         " of its limit, it gives back the large free blocks that were unused for longest" +
-         (s.expandable_segments ? " (expandable segments never are)" : "") +
-         ", at the price of later cudaMalloc calls.";
+  return fmt::format(
+      "Once the process has reserved more than {} of its limit, it gives back the large free "
+      "blocks that were unused for longest{}, at the price of later cudaMalloc calls.",
+      percent(s.garbage_collection_threshold),
+      s.expandable_segments ? " (expandable segments never are)" : "");
 }
 
 std::string roundup_set(const Settings& s) {
@@ -60,25 +68,28 @@ std::string roundup_set(const Settings& s) {
     return "Sizes are rounded up to equal steps between two powers of two, so that nearby sizes "
            "reuse one block. The number of steps depends on the size. The memory that rounding "
            "adds is wasted.";
-  return "Sizes are rounded up to the next of " + std::to_string(table[0]) +
-         " equal steps between two powers of two, so that nearby sizes reuse one block. A block "
-         "can be 1/" +
-         std::to_string(table[0]) + " larger than its request.";
+  return fmt::format(
+      "Sizes are rounded up to the next of {0} equal steps between two powers of two, so that "
+      "nearby sizes reuse one block. A block can be 1/{0} larger than its request.",
+      table[0]);
 }
 
 std::string expandable_set(const Settings& s) {
   if (s.max_split_size)
     return "Segments grow and shrink by pages. Together with max_split_size_mb, PyTorch can "
            "reserve many times what it uses (pytorch issue 123548); set only one of the two.";
-  return "Segments grow and shrink by pages of 2 MiB (small requests) or " +
-         to_string(s.large_segment_size) +
-         " in one range of addresses, so no memory is lost between segments; mapping pages takes "
-         "time, and sharing tensors between processes needs Linux 5.6.";
+  return fmt::format(
+      "Segments grow and shrink by pages of 2 MiB (small requests) or {} in one range of "
+      "addresses, so no memory is lost between segments; mapping pages takes time, and sharing "
+      "tensors between processes needs Linux 5.6.",
+      to_string(s.large_segment_size));
 }
 
 std::string memory_fraction_set(const Settings& s) {
-  return "The process may reserve at most " + percent(s.per_process_memory_fraction) +
-         " of the card, and is out of memory beyond that even if the card has more.";
+  return fmt::format(
+      "The process may reserve at most {} of the card, and is out of memory beyond that even if "
+      "the card has more.",
+      percent(s.per_process_memory_fraction));
 }
 
 std::string release_lock_set(const Settings&) {
@@ -104,8 +115,10 @@ std::string register_threads_set(const Settings& s) {
 }
 
 std::string throw_on_oom_set(const Settings& s) {
-  return "A request that would take the process beyond " + percent(s.per_process_memory_fraction) +
-         " of the card is refused at once, even if cached memory could be released for it.";
+  return fmt::format(
+      "A request that would take the process beyond {} of the card is refused at once, even if "
+      "cached memory could be released for it.",
+      percent(s.per_process_memory_fraction));
 }
 
 std::string reserve_set(const Settings& s) {
@@ -125,15 +138,17 @@ std::string catch_all_set(const Settings&) {
 }
 
 std::string round_threshold_set(const Settings& s) {
-  return "Requests for pinned host memory above " + to_string(*s.pinned_max_round_threshold) +
-         " are not rounded up to a power of two: less host memory is wasted, fewer blocks fit "
-         "again.";
+  return fmt::format(
+      "Requests for pinned host memory above {} are not rounded up to a power of two: less host "
+      "memory is wasted, fewer blocks fit again.",
+      to_string(*s.pinned_max_round_threshold));
 }
 
 std::string cached_size_set(const Settings& s) {
-  return "Pinned host blocks above " + to_string(*s.pinned_max_cached_size) +
-         " return to the system when they are freed: less host memory stays pinned, allocation "
-         "is slower.";
+  return fmt::format(
+      "Pinned host blocks above {} return to the system when they are freed: less host memory "
+      "stays pinned, allocation is slower.",
+      to_string(*s.pinned_max_cached_size));
 }
 
 std::string background_threads_set(const Settings&) {
@@ -223,13 +238,15 @@ Recommendation recommend(std::string_view user_text, std::optional<Bytes> card_t
   const std::string why_not_expandable = "you have expandable segments switched off";
   const Bytes size = std::max(Bytes{512 << 20}, user.large_segment_size);
   if (card_total && *card_total < 2 * size)
-    return leave("On " + to_string(*card_total) + " few blocks are larger than " + to_string(size) +
-                 ", and " + why_not_expandable + ".");
+    return leave(fmt::format("On {} few blocks are larger than {}, and {}.", to_string(*card_total),
+                             to_string(size), why_not_expandable));
   return {"max_split_size_mb:" + std::to_string(size.count >> 20),
-          "Because sizes change from step to step and " + why_not_expandable +
-              ", keeping large blocks whole lets them fit again or be given back.",
-          "Requests below " + to_string(size) +
-              " cannot use larger free blocks and may need segments of their own."};
+          fmt::format("Because sizes change from step to step and {}, keeping large blocks whole "
+                      "lets them fit again or be given back.",
+                      why_not_expandable),
+          fmt::format(
+              "Requests below {} cannot use larger free blocks and may need segments of their own.",
+              to_string(size))};
 }
 
 }  // namespace headroom::allocator

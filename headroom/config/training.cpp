@@ -1,5 +1,7 @@
 #include "headroom/config/training.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -153,7 +155,7 @@ std::string Training::job() const {
                                ? "adapters of rank " + std::to_string(config.whole("model.lora_r"))
                            : kind == "linear_probe" ? "its head"
                                                     : "all weights";
-  return name + ", " + what + ", on " + config.text("dataset");
+  return fmt::format("{}, {}, on {}", name, what, config.text("dataset"));
 }
 
 std::optional<std::string> adapter_of(const Resolved& config) {
@@ -184,15 +186,18 @@ std::optional<std::string> weights_of(const Resolved& config) {
   const std::string name = config.text("model.config");
   if (has_weights(name)) return name;
   if (fs::exists(name))
-    throw InputError("weights", "expected model.safetensors, or its shards with an index, beside " +
-                                    name + "; try weights=FOLDER or weights=random");
+    throw InputError("weights",
+                     fmt::format("expected model.safetensors, or its shards with an index, beside "
+                                 "{}; try weights=FOLDER or weights=random",
+                                 name));
   const std::vector<std::string> hub = hub_names(name);
   for (const std::string& one : hub)
     if (const auto found = in_cache(one)) return found->string();
-  throw InputError("weights", "expected the weights of " + name + " in the Hugging Face cache, " +
-                                  hub_cache().string() + "; try " +
-                                  (hub.empty() ? "" : "`hf download " + hub.front() + "`, ") +
-                                  "weights=FOLDER with safetensors files, or weights=random");
+  throw InputError("weights",
+                   fmt::format("expected the weights of {} in the Hugging Face cache, {}; try "
+                               "{}weights=FOLDER with safetensors files, or weights=random",
+                               name, hub_cache().string(),
+                               hub.empty() ? "" : fmt::format("`hf download {}`, ", hub.front())));
 }
 
 std::string base_name_of(const Resolved& config) {
@@ -224,10 +229,11 @@ void choose_dataset(Resolved& config) {
   if (task == model::Task::image_classification)
     throw UsageError(expectation("dataset", "images for " + name, "tokens", "dataset=images"));
   if (task == model::Task::seq2seq_lm)
-    throw UsageError(expectation("dataset",
-                                 "pairs of texts, which no dataset has, for " + name + " (" +
-                                     model.type() + "): it would learn to copy",
-                                 "tokens", "model.config=gpt2, or bert-base-uncased"));
+    throw UsageError(expectation(
+        "dataset",
+        fmt::format("pairs of texts, which no dataset has, for {} ({}): it would learn to copy",
+                    name, model.type()),
+        "tokens", "model.config=gpt2, or bert-base-uncased"));
 }
 
 std::vector<std::string> stand_in_for_files(Resolved& config) {
@@ -236,11 +242,11 @@ std::vector<std::string> stand_in_for_files(Resolved& config) {
   if (dataset != "synthetic" && !config.is_given("data_dir") &&
       !fs::exists(config.text("data_dir"))) {
     const std::string classes = dataset == "flowers102" ? "102" : dataset == "cub200" ? "200" : "";
-    lines.push_back(dataset + " is not in " + config.text("data_dir") +
-                    ": made-up data of its shape stand in for it" +
-                    (dataset == "images" && !config.is_given("num_classes")
-                         ? ", with 10 classes; try num_classes=N"
-                         : ""));
+    lines.push_back(fmt::format("{} is not in {}: made-up data of its shape stand in for it{}",
+                                dataset, config.text("data_dir"),
+                                dataset == "images" && !config.is_given("num_classes")
+                                    ? ", with 10 classes; try num_classes=N"
+                                    : ""));
     // The usual model depends on the dataset.
     if (const auto model = config.optional_text("model.config"))
       config.set("model.config", *model, kChosen);
@@ -252,8 +258,8 @@ std::vector<std::string> stand_in_for_files(Resolved& config) {
   try {
     static_cast<void>(weights_of(config));
   } catch (const InputError&) {
-    lines.push_back("the weights of " + config.text("model.config") +
-                    " are not here: random ones stand in for them");
+    lines.push_back(fmt::format("the weights of {} are not here: random ones stand in for them",
+                                config.text("model.config")));
     config.set("weights", "random", kChosen);
   }
   return lines;

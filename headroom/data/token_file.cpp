@@ -1,5 +1,7 @@
 #include "headroom/data/token_file.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -40,7 +42,7 @@ std::optional<std::int64_t> whole(const Json& document, const char* key, const f
   if (!document.contains(key) || document[key].is_null()) return {};
   const Json& value = document[key];
   if (!value.is_number_integer() || value.get<std::int64_t>() < 0)
-    refuse_tokens(file, std::string("a whole number for `") + key + "`", value.dump());
+    refuse_tokens(file, fmt::format("a whole number for `{}`", key), value.dump());
   return value.get<std::int64_t>();
 }
 
@@ -63,9 +65,10 @@ TokenForm form_of(const fs::path& bin) {
 
 fs::path that_is_there(fs::path bin) {
   if (!fs::exists(bin))
-    refuse_tokens(bin, "a file of tokens", "none",
-                  "`python -m headroom.tokens FILE.jsonl --tokenizer DIR --out " + bin.string() +
-                      "` to make one");
+    refuse_tokens(
+        bin, "a file of tokens", "none",
+        fmt::format("`python -m headroom.tokens FILE.jsonl --tokenizer DIR --out {}` to make one",
+                    bin.string()));
   return bin;
 }
 
@@ -87,8 +90,7 @@ class TokenFile::Content {
     mask_.emplace(mask_of(path_));
     const auto masked = static_cast<std::int64_t>(mask_->bytes().size());
     if (masked != tokens())
-      refuse_tokens(mask_of(path_),
-                    "a byte for each of the " + std::to_string(tokens()) + " tokens",
+      refuse_tokens(mask_of(path_), fmt::format("a byte for each of the {} tokens", tokens()),
                     std::to_string(masked) + " bytes");
   }
 
@@ -133,11 +135,10 @@ class TokenFile::Content {
     const auto bytes = static_cast<std::int64_t>(file_.bytes().size());
     if (bytes == 0) refuse_tokens(path_, "tokens", "an empty file");
     if (bytes % form_.width != 0)
-      refuse_tokens(path_, "whole tokens of " + std::to_string(form_.width) + " bytes",
+      refuse_tokens(path_, fmt::format("whole tokens of {} bytes", form_.width),
                     std::to_string(bytes) + " bytes");
     if (form_.tokens && *form_.tokens != tokens())
-      refuse_tokens(path_,
-                    std::to_string(*form_.tokens) + " tokens, as " + path_.string() + ".json says",
+      refuse_tokens(path_, fmt::format("{} tokens, as {}.json says", *form_.tokens, path_.string()),
                     std::to_string(tokens()));
     if (options_.seq < 1)
       throw UsageError(expectation("TokenFile", "at least one token in an example",
@@ -163,7 +164,7 @@ class TokenFile::Content {
     const std::int64_t limit = std::min(known, options_.vocabulary.value_or(kAny));
     if (value >= limit)
       refuse_tokens(path_, "tokens below " + std::to_string(limit),
-                    std::to_string(value) + " as token " + std::to_string(place),
+                    fmt::format("{} as token {}", value, place),
                     limit < known ? "the tokenizer of this model" : kHowToMake);
     return value;
   }

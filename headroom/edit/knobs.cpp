@@ -1,5 +1,7 @@
 #include "headroom/edit/knobs.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -42,7 +44,7 @@ long long checked_value(const Mapping& mapping, const std::string& text) {
   if (value && *value >= 1 && *value <= kMostBatch) return *value;
   std::string to_try = "a number there, or no map for it";
   if (text.starts_with('$'))
-    to_try = "a map of the variable, \"env:NAME=" + std::string(word_of(mapping.quantity)) + "\"";
+    to_try = fmt::format("a map of the variable, \"env:NAME={}\"", word_of(mapping.quantity));
   throw UsageError(expectation("--map " + mapping.text,
                                "a whole number from 1 to 1000000000 at " + mapping.place(), text,
                                to_try));
@@ -121,9 +123,9 @@ struct Knobs::State {
       place.edits.push_back(value.edit);
       if (mapping.form != Form::variable) place.programs.insert(value.clause);
       if (value.times > 1)
-        assumptions.push_back(mapping.name + " occurs " + std::to_string(value.times) +
-                              " times in the command; the last one, " + value.text +
-                              ", has effect and is changed");
+        assumptions.push_back(fmt::format(
+            "{} occurs {} times in the command; the last one, {}, has effect and is changed",
+            mapping.name, value.times, value.text));
     }
     if (found.empty() && mapping.form == Form::variable) look_in_environment(place);
   }
@@ -136,9 +138,8 @@ struct Knobs::State {
   static void agree(const Mapping& one, long long first, const Mapping& other, long long second) {
     if (first == second) return;
     throw UsageError(
-        expectation("--map", "one " + std::string(word_of(one.quantity)) + " in all mapped places",
-                    one.place() + " " + std::to_string(first) + " and " + other.place() + " " +
-                        std::to_string(second),
+        expectation("--map", fmt::format("one {} in all mapped places", word_of(one.quantity)),
+                    fmt::format("{} {} and {} {}", one.place(), first, other.place(), second),
                     "the same value in both"));
   }
 
@@ -172,10 +173,11 @@ struct Knobs::State {
     const auto batch = programs_given(Quantity::batch);
     const auto accumulation = programs_given(Quantity::accumulation);
     if (batch.empty() || accumulation.empty() || batch == accumulation) return;
-    throw UsageError("[--map] expected " + first_of(Quantity::batch)->mapping.place() + " and " +
-                     first_of(Quantity::accumulation)->mapping.place() +
-                     " for the same programs, received a command where one program is given only "
-                     "one of them; try both for each of them");
+    throw UsageError(
+        fmt::format("[--map] expected {} and {} for the same programs, received a command where "
+                    "one program is given only one of them; try both for each of them",
+                    first_of(Quantity::batch)->mapping.place(),
+                    first_of(Quantity::accumulation)->mapping.place()));
   }
 
   [[noreturn]] void refuse_missing(const Mapping& mapping) const {
@@ -183,12 +185,12 @@ struct Knobs::State {
     if (mapping.form == Form::key) to_try = mapping.name + "=32 in the command";
     if (mapping.form == Form::variable) to_try = "export " + mapping.name + "=32";
     if (const auto meant = detail::nearest_name(command, mapping))
-      to_try = "\"" + *meant + "=" + word_of(mapping.quantity) + "\"";
-    throw UsageError("[--map " + mapping.text + "] expected " + mapping.place() +
-                     (mapping.form == Form::variable
-                          ? " in the environment, received an environment without it"
-                          : " in the command, received a command without it") +
-                     "; try " + to_try);
+      to_try = fmt::format("\"{}={}\"", *meant, word_of(mapping.quantity));
+    throw UsageError(fmt::format(
+        "[--map {}] expected {} in {}; try {}", mapping.text, mapping.place(),
+        mapping.form == Form::variable ? "the environment, received an environment without it"
+                                       : "the command, received a command without it",
+        to_try));
   }
 
   // Beside the program's batch, else at the end.
@@ -277,7 +279,8 @@ std::string Knobs::job() const {
   const Changed open =
       state_->changed({{Quantity::batch, "{batch}"}, {Quantity::accumulation, "{accumulation}"}});
   std::error_code ignored;
-  std::string out = "cd " + quoted(std::filesystem::current_path(ignored).string()) + " &&";
+  std::string out =
+      fmt::format("cd {} &&", quoted(std::filesystem::current_path(ignored).string()));
   for (const std::string& variable : open.environment) out += " " + quoted(variable);
   for (const std::string& word : open.command) out += " " + quoted(word);
   for (const auto& [file, text] : open.files)

@@ -1,5 +1,7 @@
 #include "headroom/gpu/cuda_order.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <tuple>
 
@@ -80,7 +82,7 @@ Choice choose_by_number(const std::string& list, const std::vector<std::size_t>&
   std::vector<std::string> numbers;
   for (const std::string_view element : split(list, ',')) {
     const auto number = leading_number(trim(element));
-    const std::string named = "'" + std::string(element) + "'";
+    const std::string named = fmt::format("'{}'", element);
     if (number && std::find(numbers.begin(), numbers.end(), *number) != numbers.end())
       return {.cards = {}, .stopped = named + " is listed twice, which hides every card"};
     if (!number) {
@@ -92,7 +94,7 @@ Choice choose_by_number(const std::string& list, const std::vector<std::size_t>&
   for (const std::string& number : numbers) {
     const auto n = to_integer(number);
     if (!n || *n >= static_cast<long long>(order.size())) {
-      choice.stopped = "there is no card " + number + ", which ends the list";
+      choice.stopped = fmt::format("there is no card {}, which ends the list", number);
       break;
     }
     choice.cards.push_back(order[static_cast<std::size_t>(*n)]);
@@ -108,7 +110,7 @@ Choice choose_by_uuid(const std::string& list, const std::string& prefix, const 
       return {.cards = {}, .stopped = "an entry is listed twice, which hides every card"};
     if (!element.starts_with(prefix)) {
       choice.stopped =
-          "'" + std::string(element) + "' does not begin with " + prefix + ", which ends the list";
+          fmt::format("'{}' does not begin with {}, which ends the list", element, prefix);
       break;
     }
     elements.push_back(element);
@@ -122,8 +124,8 @@ Choice choose_by_uuid(const std::string& list, const std::string& prefix, const 
         matches.push_back(i);
     if (matches.size() != 1) {
       choice.stopped =
-          std::string(matches.empty() ? "no card is called '" : "several cards are '") +
-          std::string(element) + "', which ends the list";
+          fmt::format("{} '{}', which ends the list",
+                      matches.empty() ? "no card is called" : "several cards are", element);
       return choice;
     }
     if (std::find(choice.cards.begin(), choice.cards.end(), matches[0]) != choice.cards.end())
@@ -154,9 +156,9 @@ void replace_by_slices(CudaView& view, const Machine& machine) {
   const auto is_slice = [&](std::size_t p) { return machine.cards[p].slice.has_value(); };
   const auto first = std::find_if(view.cards.begin(), view.cards.end(), is_slice);
   if (first == view.cards.end() || view.cards.size() == 1) return;
-  view.warnings.push_back("CUDA gives a process one MIG slice and no other card: of " +
-                          std::to_string(view.cards.size()) + " only " +
-                          label(machine.cards[*first]) + " is visible");
+  view.warnings.push_back(
+      fmt::format("CUDA gives a process one MIG slice and no other card: of {} only {} is visible",
+                  view.cards.size(), label(machine.cards[*first])));
   view.cards = {*first};
 }
 
@@ -173,8 +175,9 @@ void warn_of_other_numbers(CudaView& view, const Machine& machine,
     const std::string where = environment.visible_devices
                                   ? "in CUDA_VISIBLE_DEVICES " + std::to_string(n)
                                   : "cuda:" + std::to_string(n);
-    view.warnings.push_back("nvidia-smi and CUDA count differently here: " + where + " is GPU " +
-                            std::to_string(card.index) + " (" + card.name + ")");
+    view.warnings.push_back(
+        fmt::format("nvidia-smi and CUDA count differently here: {} is GPU {} ({})", where,
+                    card.index, card.name));
     return;
   }
 }
@@ -197,11 +200,12 @@ CudaView cuda_view(const Machine& machine, const CudaEnvironment& environment) {
   view.order_is_estimated = environment.device_order != "PCI_BUS_ID" && !all_of_one_name(machine);
   const auto& asked_order = environment.device_order;
   if (asked_order && *asked_order != "PCI_BUS_ID" && *asked_order != "FASTEST_FIRST")
-    view.warnings.push_back("CUDA_DEVICE_ORDER='" + *asked_order +
-                            "' is neither PCI_BUS_ID nor FASTEST_FIRST: CUDA takes FASTEST_FIRST");
+    view.warnings.push_back(fmt::format(
+        "CUDA_DEVICE_ORDER='{}' is neither PCI_BUS_ID nor FASTEST_FIRST: CUDA takes FASTEST_FIRST",
+        *asked_order));
   if (!choice.stopped.empty()) {
-    const std::string sentence = "CUDA_VISIBLE_DEVICES='" +
-                                 environment.visible_devices.value_or("") + "': " + choice.stopped;
+    const std::string sentence = fmt::format(
+        "CUDA_VISIBLE_DEVICES='{}': {}", environment.visible_devices.value_or(""), choice.stopped);
     (view.cards.empty() ? view.why_empty : view.warnings.emplace_back()) = sentence;
   }
   replace_by_slices(view, machine);

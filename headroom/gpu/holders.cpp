@@ -1,5 +1,7 @@
 #include "headroom/gpu/holders.h"
 
+#include <fmt/format.h>
+
 #include <unistd.h>
 
 #include <algorithm>
@@ -111,14 +113,14 @@ void classify_own(HolderReport& report, const ProcessStat& stat, const ProcessTa
   const std::string parent_text = "PID " + std::to_string(parent.pid);
   if (stat.state == 'Z' || stat.state == 'X') {
     say(report, HolderClass::zombie,
-        "it has ended, but " + parent_text +
-            " has not collected it, and a child or a driver call "
-            "keeps its memory",
+        fmt::format("it has ended, but {} has not collected it, and a child or a driver call keeps "
+                    "its memory",
+                    parent_text),
         "end or fix its parent, " + parent_text);
   } else if (stat.state == 'T' || stat.state == 't') {
     say(report, HolderClass::stopped, "it is stopped (Ctrl-Z or a debugger) and keeps its memory",
-        "continue it (kill -CONT " + std::to_string(stat.identity.pid) +
-            ") or end it: " + end_hint(report));
+        fmt::format("continue it (kill -CONT {}) or end it: {}", stat.identity.pid,
+                    end_hint(report)));
   } else if (stat.identity.pid == 1) {
     say(report, HolderClass::running,
         "it is the first process of this container, which ends with it",
@@ -265,11 +267,11 @@ std::optional<std::string> reason_to_spare(const Machine& machine, const Process
   for (const Card& card : machine.cards)
     for (const GpuProcess& process : card.processes.value_or(std::vector<GpuProcess>{}))
       if (process.pid == earlier.identity.pid && process.activity.value_or(0) > 0)
-        return "it kept " + label(card) + " busy in the last seconds";
+        return fmt::format("it kept {} busy in the last seconds", label(card));
   const Parent parent = parent_of(*now, processes);
   if (!is_orphan(parent) && !is_interactive(*parent.facts))
-    return "its parent job is alive (PID " + std::to_string(parent.pid) + ", " +
-           parent.facts->command.substr(0, 40) + ")";
+    return fmt::format("its parent job is alive (PID {}, {})", parent.pid,
+                       parent.facts->command.substr(0, 40));
   return {};
 }
 

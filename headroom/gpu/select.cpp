@@ -1,5 +1,7 @@
 #include "headroom/gpu/select.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -52,9 +54,9 @@ std::string staleness(const Machine& machine, Clock::time_point now) {
   std::optional<Seconds> youngest;
   for (const Card& card : machine.cards)
     if (const auto a = age(card, now); a && (!youngest || *a < *youngest)) youngest = a;
-  return "data is " + whole_seconds(youngest.value_or(now - machine.asked)) +
-         " old: the driver does not answer, and decisions use no data older than " +
-         whole_seconds(kFreshFor);
+  return fmt::format(
+      "data is {} old: the driver does not answer, and decisions use no data older than {}",
+      whole_seconds(youngest.value_or(now - machine.asked)), whole_seconds(kFreshFor));
 }
 
 bool could_ever_give(const Card& card, Bytes need) {
@@ -68,14 +70,14 @@ std::string about_withheld(const Machine& machine, Bytes need) {
   for (const Card& card : machine.cards)
     if (can_be_taken(card) && !could_ever_give(card, need) &&
         could_ever_give(card, need - card.withheld.always))
-      return ": " + to_string(card.withheld.always) + " of each are always kept free";
+      return fmt::format(": {} of each are always kept free", to_string(card.withheld.always));
   return "";
 }
 
 std::string why_it_cannot_be_met(int cards, int large_enough, int count) {
   if (cards < count) return "there are only " + counted(cards, "card");
   if (large_enough == 0) return "no card has that much even when empty";
-  return "only " + counted(large_enough, "card") + " would have that much when empty";
+  return fmt::format("only {} would have that much when empty", counted(large_enough, "card"));
 }
 
 std::string names_of(const std::vector<Holder>& holders) {
@@ -92,14 +94,15 @@ std::string shortage(const DeviceRequest& request, const Candidate& best, std::s
                      const Selection& selection) {
   std::string text = "need " + to_string(request.need);
   if (request.count > 1)
-    text += " on " + counted(request.count, "card") + ", " + std::to_string(found) + " found";
-  text += "; best is " + label(*best.card) + " with " + to_string(best.usable) +
-          " usable, short by " + to_string(*selection.shortfall);
+    text += fmt::format(" on {}, {} found", counted(request.count, "card"), found);
+  text += fmt::format("; best is {} with {} usable, short by {}", label(*best.card),
+                      to_string(best.usable), to_string(*selection.shortfall));
   if (!selection.holders.empty()) text += "; held by " + names_of(selection.holders);
   // A smaller amount is the contexts of the listed processes.
   if (selection.unlisted && *selection.unlisted >= 1_GiB)
-    text += (selection.holders.empty() ? "; held: " : ", and ") + to_string(*selection.unlisted) +
-            " by no listed process (headroom clean explains)";
+    text += fmt::format("{} {} by no listed process (headroom clean explains)",
+                        selection.holders.empty() ? "; held:" : ", and",
+                        to_string(*selection.unlisted));
   return text;
 }
 
@@ -117,7 +120,7 @@ Order parse_order(std::string_view text) {
 std::string describe(const GpuProcess& process) {
   std::string text;
   if (process.pid) {
-    text = "PID " + std::to_string(*process.pid) + " " + process.user.value_or("?");
+    text = fmt::format("PID {} {}", *process.pid, process.user.value_or("?"));
   } else {
     text = "a process of another namespace";
   }
@@ -125,7 +128,7 @@ std::string describe(const GpuProcess& process) {
   if (process.command) {
     constexpr std::size_t kWidth = 40;
     const bool cut = process.command->size() > kWidth;
-    text += " (" + process.command->substr(0, kWidth) + (cut ? "..." : "") + ")";
+    text += fmt::format(" ({}{})", process.command->substr(0, kWidth), cut ? "..." : "");
   }
   return text;
 }
@@ -175,8 +178,8 @@ Selection find_best_device(const Machine& machine, const DeviceRequest& request,
     selection.unlisted = unlisted_memory(*best->card);
     selection.sentence = shortage(request, *best, fit.size(), selection);
   } else {
-    selection.sentence = "need " + counted(request.count, "card") + " with " +
-                         to_string(request.need) + ", found " + std::to_string(fit.size());
+    selection.sentence = fmt::format("need {} with {}, found {}", counted(request.count, "card"),
+                                     to_string(request.need), fit.size());
   }
   if (any_card && !selection.stale && large_enough < request.count) {
     selection.cannot_be_met = true;

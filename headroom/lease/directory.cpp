@@ -1,5 +1,7 @@
 #include "headroom/lease/directory.h"
 
+#include <fmt/format.h>
+
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -122,17 +124,18 @@ std::vector<std::string> Directory::warnings() const {
   if (::stat(path_.c_str(), &facts) != 0)
     return {"the folder of leases is gone: " + path_.string()};
   if ((facts.st_mode & 01777) != 01777)
-    found.push_back("leases in " + path_.string() +
-                    " are not shared by all users: its mode is not 1777");
+    found.push_back(fmt::format("leases in {} are not shared by all users: its mode is not 1777",
+                                path_.string()));
   struct stat root {};
   const bool container = !ProcessTable().in_first_pid_namespace();
   // A separate mount was put there on purpose.
   const bool mounted =
       ::stat(path_.parent_path().c_str(), &root) == 0 && root.st_dev != facts.st_dev;
   if (container && !mounted)
-    found.push_back("leases in " + path_.string() +
-                    " may be visible only in this container; start it with -v /run/lock/headroom:" +
-                    path_.string());
+    found.push_back(
+        fmt::format("leases in {0} may be visible only in this container; start it with -v "
+                    "/run/lock/headroom:{0}",
+                    path_.string()));
   return found;
 }
 
@@ -158,10 +161,11 @@ Directory::Turn Directory::take_turn(Seconds patience, const std::stop_token& ca
   while (::flock(folder.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK && errno != EINTR) detail::throw_write_error(path_, errno);
     if (Clock::now() - begin >= patience || cancel.stop_requested())
-      throw BusyError("lease", "the leases in " + path_.string() + " are locked by " +
-                                   lock_holder(path_) + "; waited " +
-                                   duration_text(Clock::now() - begin) +
-                                   "; try again, or check that process");
+      throw BusyError(
+          "lease",
+          fmt::format(
+              "the leases in {} are locked by {}; waited {}; try again, or check that process",
+              path_.string(), lock_holder(path_), duration_text(Clock::now() - begin)));
     std::this_thread::sleep_for(std::chrono::microseconds(100 + random() % 900));
   }
   detail::pass(detail::Point::my_turn);
@@ -191,7 +195,8 @@ Lease Directory::Turn::make_lease(Claim claim, const Contents& now) const {
 }
 
 void Directory::Turn::change_lease(Lease& lease, std::vector<Share> shares) const {
-  if (lease.ended_by()) throw UsageError("lease", "lease " + lease.claim().id + " was ended");
+  if (lease.ended_by())
+    throw UsageError("lease", fmt::format("lease {} was ended", lease.claim().id));
   Claim claim = lease.claim();
   claim.shares = std::move(shares);
   const std::string name = claim.id + ".lease";
@@ -213,12 +218,13 @@ PlaceInQueue Directory::Turn::join_queue(Waiter waiter, const Contents& now) con
 void Directory::Turn::end_lease(const Claim& lease) const {
   const fs::path path = folder_ / (lease.id + ".lease");
   if (::geteuid() != 0 && ::geteuid() != lease.uid)
-    throw WriteError("lease", "lease " + lease.id + " is of " + user_name(lease.uid) +
-                                  ", and only its owner or root may end it");
+    throw WriteError(
+        "lease", fmt::format("lease {} is of {}, and only its owner or root may end it", lease.id,
+                             user_name(lease.uid)));
   const Descriptor file(::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW));
   if (!file.is_open() && errno != ENOENT) detail::throw_write_error(path, errno);
   if (!file.is_open() || number_of(file.get()) != lease.file)
-    throw UsageError("lease", "lease " + lease.id + " has ended already");
+    throw UsageError("lease", fmt::format("lease {} has ended already", lease.id));
   // The name goes first: no reader may see a lease with an additional line.
   if (::unlink(path.c_str()) != 0) detail::throw_write_error(path, errno);
   const std::string line = std::string(detail::kEndedBy) + user_name(::geteuid()) + "\n";
@@ -236,7 +242,7 @@ std::vector<DeadFile> Directory::Turn::remove_dead(const Contents& now) const {
 void Directory::Turn::note(const Grant& grant, const Contents& now) const {
   const fs::path own = folder_ / (std::to_string(::geteuid()) + ".grants");
   // Another user may have taken that name.
-  const fs::path other = folder_ / (std::to_string(::geteuid()) + "-" + grant.id + ".grants");
+  const fs::path other = folder_ / fmt::format("{}-{}.grants", ::geteuid(), grant.id);
   detail::append_grant(own, other, grant, now);
 }
 

@@ -1,5 +1,7 @@
 #include "headroom/lease/lease_text.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "headroom/base/text.h"
@@ -28,9 +30,9 @@ std::string user_of(const Entry& entry) {
 
 std::string describe(const Claim& claim) {
   const bool seen = is_this_pid_namespace(claim.pid_namespace);
-  return "lease " + claim.id + " of " + user_of(claim) +
-         (seen ? ", PID " + std::to_string(claim.owner.pid) : "") + " (" +
-         shortened(claim.command) + ")";
+  return fmt::format("lease {} of {}{} ({})", claim.id, user_of(claim),
+                     seen ? ", PID " + std::to_string(claim.owner.pid) : "",
+                     shortened(claim.command));
 }
 
 std::vector<std::string> long_unused(const Look& look, WallTime now) {
@@ -46,9 +48,9 @@ std::vector<std::string> long_unused(const Look& look, WallTime now) {
                   unused_by(look, lease, share.card) == reserved_on(lease, share.card);
     }
     if (is_unused)
-      sentences.push_back(describe(lease) + " has reserved " + to_string(reserved) + " for " +
-                          duration_text(age) + " and uses none of it; headroom lease end " +
-                          lease.id);
+      sentences.push_back(
+          fmt::format("{} has reserved {} for {} and uses none of it; headroom lease end {}",
+                      describe(lease), to_string(reserved), duration_text(age), lease.id));
   }
   return sentences;
 }
@@ -66,15 +68,15 @@ std::string also_in_the_way(const Look& look, const std::vector<gpu::Uuid>& card
                    [](const auto& a, const auto& b) { return a.first > b.first; });
   std::vector<std::string> names;
   for (std::size_t i = 0; i < std::min(kMost, holders.size()); ++i)
-    names.push_back(to_string(holders[i].first) + " by " + describe(*holders[i].second));
+    names.push_back(
+        fmt::format("{} by {}", to_string(holders[i].first), describe(*holders[i].second)));
   if (holders.size() > kMost) names.push_back(std::to_string(holders.size() - kMost) + " more");
   std::string text;
   if (!names.empty()) text += "; reserved and not yet used: " + join(names, ", ");
   const int place = position(look.before.waiting, id);
   const int all = position(look.before.waiting, "");
   if (all > 2 || place > 1)
-    text += "; number " + std::to_string(place) + " of " +
-            std::to_string(std::max(place, all - 1)) + " in the queue";
+    text += fmt::format("; number {} of {} in the queue", place, std::max(place, all - 1));
   for (const std::string& warning : look.before.warnings) text += "; " + warning;
   return text;
 }

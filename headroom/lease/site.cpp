@@ -1,5 +1,7 @@
 #include "headroom/lease/site.h"
 
+#include <fmt/format.h>
+
 #include <pwd.h>
 #include <sys/stat.h>
 
@@ -19,14 +21,15 @@ namespace {
 constexpr const char* kUsual = "/etc/headroom/site.json";
 
 [[noreturn]] void refuse(const std::string& expected, const Json& received) {
-  throw InputError("expected " + expected + ", received " + received.dump());
+  throw InputError(fmt::format("expected {}, received {}", expected, received.dump()));
 }
 
 void check_keys(const Json& object, const std::set<std::string>& known, const std::string& where) {
   if (!object.is_object()) refuse("an object at " + where, object);
   for (const auto& [key, value] : object.items())
     if (!known.contains(key))
-      refuse("the keys " + join({known.begin(), known.end()}, ", ") + " at " + where, key);
+      refuse(fmt::format("the keys {} at {}", join({known.begin(), known.end()}, ", "), where),
+             key);
 }
 
 Limit limit_from(const Json& json, const std::string& where) {
@@ -49,7 +52,8 @@ Limit limit_from(const Json& json, const std::string& where) {
 std::string why_not_roots(const std::filesystem::path& file) {
   struct stat facts {};
   if (::stat(file.c_str(), &facts) != 0) return "it cannot be read";
-  if (facts.st_uid != 0) return "it belongs to " + user_name(facts.st_uid) + ", not to root";
+  if (facts.st_uid != 0)
+    return fmt::format("it belongs to {}, not to root", user_name(facts.st_uid));
   if ((facts.st_mode & 022) != 0) return "users other than root may write it; try chmod 644";
   return {};
 }
@@ -144,18 +148,19 @@ std::optional<std::string> Site::over_limit(const Contents& now, uid_t uid, Byte
                                             const std::set<gpu::Uuid>& cards) const {
   const Limit limit = limit_of(uid);
   Held held = held_by(now, uid);
-  const std::string have = held.leases == 0
-                               ? ""
-                               : "; " + to_string(held.reserved) + " are reserved by " +
-                                     counted(held.leases, "lease") + " (headroom lease list)";
-  const std::string who = "of " + user_name(uid) + " in " + file_.string();
+  const std::string have =
+      held.leases == 0 ? ""
+                       : fmt::format("; {} are reserved by {} (headroom lease list)",
+                                     to_string(held.reserved), counted(held.leases, "lease"));
+  const std::string who = fmt::format("of {} in {}", user_name(uid), file_.string());
   held.cards.insert(cards.begin(), cards.end());
   if (limit.reserved && held.reserved + asked > *limit.reserved)
-    return "asked for " + to_string(asked) + ", and the limit " + who + " is " +
-           to_string(*limit.reserved) + have;
+    return fmt::format("asked for {}, and the limit {} is {}{}", to_string(asked), who,
+                       to_string(*limit.reserved), have);
   if (limit.cards && !cards.empty() && held.cards.size() > static_cast<std::size_t>(*limit.cards))
-    return "asked for " + counted(static_cast<long long>(cards.size()), "card") +
-           ", and the limit " + who + " is " + counted(*limit.cards, "card") + " at a time" + have;
+    return fmt::format("asked for {}, and the limit {} is {} at a time{}",
+                       counted(static_cast<long long>(cards.size()), "card"), who,
+                       counted(*limit.cards, "card"), have);
   return {};
 }
 

@@ -1,5 +1,7 @@
 #include "headroom/model/model_config.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <initializer_list>
@@ -29,12 +31,11 @@ std::string type_of(const Json& file, const std::string& source) {
   std::string name = type->get<std::string>();
   if (all_types().contains(name)) return name;
   const std::optional<std::string> near = nearest(name, model_types());
-  throw InputError(
-      expectation("read_config", "a model type that Headroom builds in " + source, name,
-                  (near ? *near + " if that is meant, or " : "") +
-                      "a function that returns the model (train.py:make_step), which works for "
-                      "any type; Headroom builds " +
-                      join(model_types(), ", ")));
+  throw InputError(expectation(
+      "read_config", "a model type that Headroom builds in " + source, name,
+      fmt::format("{}a function that returns the model (train.py:make_step), which works for any "
+                  "type; Headroom builds {}",
+                  near ? *near + " if that is meant, or " : "", join(model_types(), ", "))));
 }
 
 // Keys that say how weights are stored. They do not shape the model and have no default
@@ -81,8 +82,7 @@ bool is_count(std::string_view key, const Json& value, long long least) {
 }
 
 std::string range_of(std::string_view key, long long least) {
-  return "a whole number of at least " + std::to_string(least) + " and at most " +
-         std::to_string(most_of(key));
+  return fmt::format("a whole number of at least {} and at most {}", least, most_of(key));
 }
 
 // The number of labels of a classifier; transformers counts the entries of `id2label`.
@@ -92,9 +92,9 @@ long long labels_of(const Json& file, const std::string& source) {
   const auto count = file.find("num_labels");
   if (count == file.end() || !count->is_number_integer() || *count <= 0) return 2;
   if (!is_count("num_labels", *count, 1))
-    throw InputError(expectation("read_config",
-                                 range_of("num_labels", 1) + " for `num_labels` in " + source,
-                                 to_line(*count)));
+    throw InputError(expectation(
+        "read_config", fmt::format("{} for `num_labels` in {}", range_of("num_labels", 1), source),
+        to_line(*count)));
   return count->get<long long>();
 }
 
@@ -149,7 +149,7 @@ ModelConfig::ModelConfig(const Json& file, std::string source)
     if (const Json* given = said(plain, known.at("other_names"), key))
       value = *given;
     else
-      defaulted_.push_back(key + " = " + to_line(value));
+      defaulted_.push_back(fmt::format("{} = {}", key, to_line(value)));
   }
   for (const char* key : kOfStorage)
     if (const auto given = file.find(key); given != file.end()) (*values)[key] = *given;
@@ -166,8 +166,7 @@ const Json& ModelConfig::at(std::string_view key) const {
 
 void ModelConfig::refuse(std::string_view key, std::string_view expected) const {
   throw InputError(expectation(
-      "read_config", std::string(expected) + " for `" + std::string(key) + "` in " + source_,
-      to_line(at(key))));
+      "read_config", fmt::format("{} for `{}` in {}", expected, key, source_), to_line(at(key))));
 }
 
 long long ModelConfig::count(std::string_view key) const {

@@ -1,5 +1,7 @@
 #include "headroom/page/diff.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -113,18 +115,19 @@ void add_facts(std::vector<std::string>& reasons, const Timeline& a, const Timel
   for (const auto& [name, value] : a.about.facts) {
     const auto found = after.find(name);
     if (found == after.end())
-      reasons.push_back(name + ": " + value + " in A, not recorded in B");
+      reasons.push_back(fmt::format("{}: {} in A, not recorded in B", name, value));
     else if (found->second != value)
-      reasons.push_back(name + ": " + value + " in A, " + found->second + " in B");
+      reasons.push_back(fmt::format("{}: {} in A, {} in B", name, value, found->second));
   }
   for (const auto& [name, value] : b.about.facts)
-    if (!before.contains(name)) reasons.push_back(name + ": " + value + " in B, not recorded in A");
+    if (!before.contains(name))
+      reasons.push_back(fmt::format("{}: {} in B, not recorded in A", name, value));
   const auto settings = [](const Timeline& timeline) {
     return timeline.card.settings.empty() ? std::string("PyTorch's defaults")
                                           : timeline.card.settings;
   };
   if (settings(a) != settings(b))
-    reasons.push_back("allocator: " + settings(a) + " in A, " + settings(b) + " in B");
+    reasons.push_back(fmt::format("allocator: {} in A, {} in B", settings(a), settings(b)));
 }
 
 void add_categories(std::vector<std::string>& reasons, const Parts& parts) {
@@ -140,7 +143,7 @@ void add_categories(std::vector<std::string>& reasons, const Parts& parts) {
   for (const auto& [category, both] : sorted) {
     if (both.a == both.b) continue;
     std::string sentence =
-        category + ": " + to_string(both.a) + " in A, " + to_string(both.b) + " in B";
+        fmt::format("{}: {} in A, {} in B", category, to_string(both.a), to_string(both.b));
     if (both.a > Bytes{0} && both.b > Bytes{0}) sentence += ", " + times(both.a, both.b);
     reasons.push_back(sentence);
   }
@@ -149,7 +152,7 @@ void add_categories(std::vector<std::string>& reasons, const Parts& parts) {
 void add_moment(std::vector<std::string>& reasons, const Difference& difference) {
   const std::string a = moment_of(difference.a), b = moment_of(difference.b);
   if (!a.empty() && !b.empty() && a != b)
-    reasons.push_back("the peak is in " + a + " in A, in " + b + " in B");
+    reasons.push_back(fmt::format("the peak is in {} in A, in {} in B", a, b));
 }
 
 // Modules that hold memory at one peak and none at the other.
@@ -169,10 +172,9 @@ void add_modules(std::vector<std::string>& reasons, const Parts& parts) {
       bytes += both.*side;
     }
     if (names.empty()) continue;
-    const std::string more =
-        names.size() == 1 ? "" : " and " + std::to_string(names.size() - 1) + " more";
-    reasons.push_back("only in " + std::string(side == &Both::a ? "A" : "B") + ": " +
-                      names.front() + more + ", " + to_string(bytes));
+    const std::string more = names.size() == 1 ? "" : fmt::format(" and {} more", names.size() - 1);
+    reasons.push_back(fmt::format("only in {}: {}{}, {}", side == &Both::a ? "A" : "B",
+                                  names.front(), more, to_string(bytes)));
   }
 }
 
@@ -223,7 +225,7 @@ std::string moment_of(const ComparedPeak& peak) {
 
 std::string shown_module(const FoldedPart& folded) {
   if (folded.modules == 1) return folded.part.module;
-  return folded.part.module + " (" + std::to_string(folded.modules) + " modules)";
+  return fmt::format("{} ({} modules)", folded.part.module, folded.modules);
 }
 
 Difference difference_of(const Timeline& a, const Timeline& b, const DiffOptions& options) {

@@ -1,5 +1,7 @@
 #include "headroom/plan/policies.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -141,10 +143,11 @@ QuickEstimate quick_estimate(const model::ModelConfig& config, const model::Sett
   quick.gradients = times(trains ? weight : 0, trained);
   quick.optimizer = times(state, trained);
   quick.activations = forecast.at_peak.activations + forecast.at_peak.temporaries;
-  quick.why = in_words(trained) + " trained parameters x (" + number(weight) + " weight + " +
-              number(trains ? weight : 0) + " gradient + " + number(state) + " optimizer) bytes";
+  quick.why =
+      fmt::format("{} trained parameters x ({} weight + {} gradient + {} optimizer) bytes",
+                  in_words(trained), number(weight), number(trains ? weight : 0), number(state));
   if (frozen > 0)
-    quick.why += ", " + in_words(frozen) + " frozen x " + number(weight_bytes(settings));
+    quick.why += fmt::format(", {} frozen x {}", in_words(frozen), number(weight_bytes(settings)));
   return quick;
 }
 
@@ -162,9 +165,8 @@ BatchChoice batch_by_size(const model::ModelConfig& config, const model::Setting
     changed.batch = batch;
     return forecast::forecast_of(config, changed, profile).reserved;
   };
-  BatchChoice choice{
-      .batch = size.batch,
-      .why = std::string(size.name) + ": " + std::to_string(size.batch) + " a replica"};
+  BatchChoice choice{.batch = size.batch,
+                     .why = fmt::format("{}: {} a replica", size.name, size.batch)};
   if (needs(choice.batch) <= room) return choice;
   do --choice.batch;
   while (choice.batch > 0 && needs(choice.batch) > room);
@@ -183,9 +185,9 @@ BatchChoice batch_by_simple_formula(Bytes smallest_total, std::optional<Bytes> w
                       (static_cast<double>(of_model.count) * kTimesWeights);
   BatchChoice choice;
   choice.batch = rows < 1 ? 0 : static_cast<std::int64_t>(rows);
-  choice.why = "(" + to_string(smallest_total) + " - " + to_string(kKept) + ") / (" +
-               to_string(of_model) + (weights ? "" : ", as the weights are not known,") + " x " +
-               number(kTimesWeights) + ")";
+  choice.why = fmt::format("({} - {}) / ({}{} x {})", to_string(smallest_total), to_string(kKept),
+                           to_string(of_model), weights ? "" : ", as the weights are not known,",
+                           number(kTimesWeights));
   if (!choice.fits()) choice.why += " is below 1: does not fit";
   return choice;
 }
@@ -203,9 +205,9 @@ VariantChoice variant_by_memory(const std::vector<Variant>& variants, Bytes smal
   const std::string card = "the smallest card has " + to_string(smallest_total);
   if (best == nullptr) return {"", card + ", less than any variant is for"};
   const std::string is_for = best->min_total.count > 0
-                                 ? " is for " + to_string(best->min_total) + " or more"
+                                 ? fmt::format(" is for {} or more", to_string(best->min_total))
                                  : " is chosen for every card";
-  return {best->model, card + ": " + best->model + is_for};
+  return {best->model, fmt::format("{}: {}{}", card, best->model, is_for)};
 }
 
 // ---- The strategy ----
@@ -219,7 +221,7 @@ std::string_view to_string(Strategy strategy) {
 StrategyChoice strategy_by_size(long long parameters, const model::Settings& settings, int gpus) {
   const StrategyClass& size = class_of(kStrategyBySize, parameters);
   StrategyChoice choice{.strategy = size.strategy, .settings = settings, .why = {}};
-  choice.why = in_words(parameters) + ", " + size.name + ": " + size.words;
+  choice.why = fmt::format("{}, {}: {}", in_words(parameters), size.name, size.words);
   model::Settings& changed = choice.settings;
   changed.world = size.strategy == Strategy::one_gpu ? 1 : std::max(gpus, 1);
   if (size.strategy == Strategy::one_gpu || size.strategy == Strategy::data_parallel) return choice;

@@ -1,5 +1,7 @@
 #include "headroom/recipe/data.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -55,7 +57,7 @@ Sets images_of(const config::Training& training) {
     throw InputError(expectation(folder_of(training).string(), "two classes or more", "one"));
   if (const auto asked = training.config.optional_whole("num_classes"); asked && *asked < classes)
     throw UsageError(expectation("num_classes",
-                                 "at least the " + std::to_string(classes) + " classes of " + name,
+                                 fmt::format("at least the {} classes of {}", classes, name),
                                  std::to_string(*asked)));
   const auto evaluation = part(Split::validation);
   Sets sets{train, evaluation, classes, train->notes()};
@@ -76,8 +78,10 @@ bool has_masks(const config::Training& training) {
 void mask(Sets& sets, const data::MaskOptions& options) {
   sets.train = data::masked_tokens(sets.train, options);
   if (sets.evaluation) sets.evaluation = data::masked_tokens(sets.evaluation, options);
-  sets.notes.push_back("15 % of the tokens are to be predicted: most of them hidden behind token " +
-                       std::to_string(options.mask_token) + ", others replaced or left");
+  sets.notes.push_back(
+      fmt::format("15 % of the tokens are to be predicted: most of them hidden behind token {}, "
+                  "others replaced or left",
+                  options.mask_token));
 }
 
 // The usual ids: [MASK] of Google's vocabularies, <mask> of RoBERTa's.
@@ -92,14 +96,15 @@ data::MaskOptions mask_options_of(const config::Training& training, const data::
   const std::optional<std::int64_t> given = training.config.optional_whole("mask_token_id"),
                                     id = given ? given : file.mask_token();
   if (!id)
-    throw InputError(expectation(
-        "tokens_of",
-        "mask_token_id, the token that hides others, as key or in train.bin.json: " + model.type() +
-            " models are trained with masks",
-        "none", usual_mask_token(model.type())));
+    throw InputError(
+        expectation("tokens_of",
+                    fmt::format("mask_token_id, the token that hides others, as key or in "
+                                "train.bin.json: {} models are trained with masks",
+                                model.type()),
+                    "none", usual_mask_token(model.type())));
   if (*id >= vocabulary)
     throw InputError(expectation(
-        "tokens_of", "mask_token_id below " + std::to_string(vocabulary) + ", the model's tokens",
+        "tokens_of", fmt::format("mask_token_id below {}, the model's tokens", vocabulary),
         std::to_string(*id)));
   data::MaskOptions options{.mask_token = *id, .vocabulary = vocabulary};
   if (file.document_end()) options.never = {*file.document_end()};
@@ -163,7 +168,7 @@ Sets synthetic_of(const config::Training& training) {
 }
 
 std::string position_text(const data::Position& position) {
-  return std::to_string(position.epoch) + " " + std::to_string(position.example);
+  return fmt::format("{} {}", position.epoch, position.example);
 }
 data::Position position_from(const std::string& text) {
   data::Position position;
@@ -192,9 +197,9 @@ Data data_of(const config::Training& training, bool pinned) {
   all.evaluation_images = std::dynamic_pointer_cast<const data::ImageSet>(sets.evaluation);
   all.outputs = training.config.optional_whole("num_classes").value_or(sets.outputs);
   const std::int64_t size = sets.train->size();
-  all.words = name + ": " + std::to_string(size) + " to train on";
+  all.words = fmt::format("{}: {} to train on", name, size);
   if (options.batch_size > size) {
-    all.words += ", fewer than a batch of " + std::to_string(options.batch_size) + ": all at once";
+    all.words += fmt::format(", fewer than a batch of {}: all at once", options.batch_size);
     options.batch_size = size;
   }
   all.train = std::make_shared<data::Loader>(sets.train, options);
@@ -202,7 +207,7 @@ Data data_of(const config::Training& training, bool pinned) {
     options.batch_size = training.config.optional_whole("eval_batch_size").value_or(batch);
     options.shuffle = false;
     all.evaluation = std::make_shared<data::Loader>(sets.evaluation, options);
-    all.words += ", " + std::to_string(sets.evaluation->size()) + " to evaluate on";
+    all.words += fmt::format(", {} to evaluate on", sets.evaluation->size());
   }
   for (const std::string& note : sets.notes) all.words += "\n" + note;
   return all;

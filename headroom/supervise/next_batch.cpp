@@ -148,9 +148,10 @@ Aim aim_for(const std::vector<Try>& tries) {
   if (line_is_new) return aim;
   const double share = kShareAfterMisses[std::min(misses, kShareAfterMisses.size()) - 1];
   if (const double most = share * number(*last.batch); most < aim.batch)
-    aim = {most, std::to_string(misses) + " tries ran out of memory, so " +
-                     (most < 1 ? "the smallest batch"
-                               : "at most batch " + std::to_string(static_cast<long long>(most)))};
+    aim = {most,
+           fmt::format("{} tries ran out of memory, so {}", misses,
+                       most < 1 ? "the smallest batch"
+                                : "at most batch " + std::to_string(static_cast<long long>(most)))};
   return aim;
 }
 
@@ -160,11 +161,10 @@ std::string text_of(long long batch, std::optional<long long> accumulation) {
 }
 
 NextBatch none_below(long long bound, long long effective, long long min_batch) {
-  std::string why = "no batch from " + std::to_string(min_batch) + " to below " +
-                    std::to_string(bound) + " divides the effective batch " +
-                    std::to_string(effective);
+  std::string why = fmt::format("no batch from {} to below {} divides the effective batch {}",
+                                min_batch, bound, effective);
   if (bound <= min_batch)
-    why = "batch " + std::to_string(min_batch) + " is the smallest that may be tried";
+    why = fmt::format("batch {} is the smallest that may be tried", min_batch);
   return {.batch = {}, .accumulation = {}, .why = why};
 }
 
@@ -192,8 +192,9 @@ NextBatch next_batch(const std::vector<Try>& tries, long long first_batch,
   const long long last = *tries.back().batch;
   return {.batch = batch,
           .accumulation = accumulation_of(batch),
-          .why = aim.reason + ": now " + text_of(batch, accumulation_of(batch)) + " instead of " +
-                 text_of(last, accumulation_of(last))};
+          .why = fmt::format("{}: now {} instead of {}", aim.reason,
+                             text_of(batch, accumulation_of(batch)),
+                             text_of(last, accumulation_of(last)))};
 }
 
 NextBatch batch_up_to(long long most, long long first_batch, long long first_accumulation,
@@ -208,7 +209,7 @@ NextBatch batch_up_to(long long most, long long first_batch, long long first_acc
   const long long batch = *std::prev(above);
   return {.batch = batch,
           .accumulation = effective / batch,
-          .why = "up to " + std::to_string(most) + ": " + text_of(batch, effective / batch)};
+          .why = fmt::format("up to {}: {}", most, text_of(batch, effective / batch))};
 }
 
 }  // namespace headroom::supervise

@@ -1,5 +1,7 @@
 #include "headroom/supervise/supervision.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <csignal>
 #include <utility>
@@ -111,7 +113,8 @@ void Supervision::prepare() {
                                  "--map \"--batch-size=batch\""));
   listener_.tell_all(knobs_.assumptions());
   const std::string why = knobs_.has(Quantity::batch) ? why_batch_stays(orders_, knobs_) : "";
-  if (!why.empty()) listener_.tell(knobs_.name(Quantity::batch) + " will not be changed: " + why);
+  if (!why.empty())
+    listener_.tell(fmt::format("{} will not be changed: {}", knobs_.name(Quantity::batch), why));
   open_history();
 }
 
@@ -143,8 +146,9 @@ std::optional<Bytes> Supervision::remembered_need() {
   if (!orders_.remember || places_.is_inside_lease()) return {};
   const std::optional<Bytes> need = earlier_.need(places_.fresh());
   if (need && !std::exchange(told_need_, true))
-    listener_.tell("reserving " + to_string(*need) +
-                   " on each card, from its use in earlier runs (--need, --forget)");
+    listener_.tell(
+        fmt::format("reserving {} on each card, from its use in earlier runs (--need, --forget)",
+                    to_string(*need)));
   return need;
 }
 
@@ -177,8 +181,8 @@ std::optional<End> Supervision::take_place() {
   if (!answer.place) return without_place(answer);
   place_ = std::move(answer.place);
   if (needs_room())
-    listener_.tell(cause_of(report_.tries.back()) +
-                   "; trying again with more memory: " + place_->name());
+    listener_.tell(fmt::format("{}; trying again with more memory: {}",
+                               cause_of(report_.tries.back()), place_->name()));
   return {};
 }
 
@@ -188,7 +192,8 @@ std::optional<End> Supervision::without_place(const PlaceAnswer& answer) {
                .exit_code = answer.exit_code,
                .sentence = needs_room() ? step_.why : ""};
   if (needs_room())
-    return end_without_change(step_.why + "; more memory is not usable either: " + answer.sentence);
+    return end_without_change(
+        fmt::format("{}; more memory is not usable either: {}", step_.why, answer.sentence));
   return End{.outcome = answer.outcome, .exit_code = 0, .sentence = answer.sentence};
 }
 
@@ -202,8 +207,8 @@ void Supervision::begin_with_what_worked() {
   if (!begun_) return;
   batch_ = begun_->batch;
   accumulation_ = begun_->accumulation;
-  listener_.tell("beginning with " + values_text() + ", which worked here on " +
-                 local_timestamp(begun_->when).substr(0, 16) + " (--forget ignores that)");
+  listener_.tell(fmt::format("beginning with {}, which worked here on {} (--forget ignores that)",
+                             values_text(), local_timestamp(begun_->when).substr(0, 16)));
 }
 
 // Another run or the user may have edited a mapped file since it was read.
@@ -231,8 +236,8 @@ std::optional<End> Supervision::change_files() {
     const Try& last = report_.tries.back();
     return End{.outcome = Outcome::out_of_memory,
                .exit_code = last.end.exit_code,
-               .sentence = cause_of(last) +
-                           ", and it cannot be tried again with less: " + error.sentence()};
+               .sentence = fmt::format("{}, and it cannot be tried again with less: {}",
+                                       cause_of(last), error.sentence())};
   }
   return {};
 }
@@ -301,8 +306,8 @@ void Supervision::change_batch() {
   };
   change(Quantity::batch, batch_, *step_.batch);
   if (step_.accumulation) change(Quantity::accumulation, accumulation_, *step_.accumulation);
-  listener_.tell(cause_of(report_.tries.back()) + "; trying again with " + values_text() + ": " +
-                 step_.why);
+  listener_.tell(fmt::format("{}; trying again with {}: {}", cause_of(report_.tries.back()),
+                             values_text(), step_.why));
 }
 
 // The report of the out-of-memory tells the reason, too.

@@ -1,4 +1,6 @@
 // An OomReport as text and as JSON.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -14,9 +16,7 @@ constexpr int kLineWidth = 100;
 
 // "     1.00 GiB  parameters"
 std::string sized_line(Bytes bytes, std::string_view text) {
-  const std::string size = to_string(bytes);
-  const std::string first = std::string(size.size() < 13 ? 13 - size.size() : 0, ' ') + size + "  ";
-  return wrapped(text, first, std::string(17, ' '), kLineWidth);
+  return wrapped(text, fmt::format("{:>13}  ", to_string(bytes)), std::string(17, ' '), kLineWidth);
 }
 std::string sized_line(const std::optional<Bytes>& bytes, std::string_view text) {
   return bytes ? sized_line(*bytes, text) : "";
@@ -26,10 +26,10 @@ std::string headline(const OomReport& report) {
   const Failure& failure = report.failure;
   std::string words = "Out of memory on " + report.device.str();
   const auto add = [&](const std::optional<Bytes>& bytes, const std::string& what) {
-    if (bytes) words += ", " + to_string(*bytes) + " " + what;
+    if (bytes) words += fmt::format(", {} {}", to_string(*bytes), what);
   };
   add(failure.asked, "asked");
-  add(failure.free, report.total ? "of " + to_string(*report.total) + " free" : "free");
+  add(failure.free, report.total ? fmt::format("of {} free", to_string(*report.total)) : "free");
   return wrapped(words + ":", "", "  ", kLineWidth);
 }
 
@@ -73,8 +73,9 @@ std::string plan_lines(const OomReport& report) {
           : wrapped("A plan failed for another reason: " + otherwise, "", "  ", kLineWidth);
   if (text.empty()) return other;
   const std::string card =
-      report.offered ? ", of " + to_string(*report.offered) + " that this card has for it" : "";
-  return "What plans need" + card + ":\n" + text + other;
+      report.offered ? fmt::format(", of {} that this card has for it", to_string(*report.offered))
+                     : "";
+  return fmt::format("What plans need{}:\n{}{}", card, text, other);
 }
 
 Json price_json(const PricedPlan& price) {

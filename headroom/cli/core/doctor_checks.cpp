@@ -1,5 +1,7 @@
 #include "headroom/cli/core/doctor_checks.h"
 
+#include <fmt/format.h>
+
 #include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -47,14 +49,14 @@ bool in_container() {
 Check driver_check(const Facts& facts) {
   const gpu::Machine& machine = facts.machine;
   if (machine.driver && machine.cards.empty())
-    return {"driver", Status::fail, "driver " + *machine.driver + ", but it sees no GPU",
+    return {"driver", Status::fail, fmt::format("driver {}, but it sees no GPU", *machine.driver),
             "lspci | grep -i nvidia; dmesg | grep -i nvrm"};
   if (machine.driver) {
     const std::string cuda =
         machine.cuda_driver ? ", CUDA " + gpu::cuda_version(*machine.cuda_driver) : "";
     return {"driver", Status::pass,
-            "driver " + *machine.driver + cuda + ", " +
-                counted(static_cast<long long>(machine.cards.size()), "device"),
+            fmt::format("driver {}{}, {}", *machine.driver, cuda,
+                        counted(static_cast<long long>(machine.cards.size()), "device")),
             ""};
   }
   if (machine.silent)
@@ -106,13 +108,13 @@ std::optional<Check> why_no_cuda(const Facts& facts) {
     return because(facts.cuda.why_empty,
                    "unset CUDA_VISIBLE_DEVICES, or list a GPU of this machine");
   if (torch && !torch->cuda)
-    return because("torch " + torch->version + " is a build for the CPU only",
+    return because(fmt::format("torch {} is a build for the CPU only", torch->version),
                    install_torch() + " from PyPI, which is built for CUDA 13");
   if (torch && machine.cuda_driver) {
     const auto wanted = to_integer(split(*torch->cuda, '.')[0]);
     if (wanted && *machine.cuda_driver / 1000 < *wanted)
-      return because("the driver runs CUDA " + gpu::cuda_version(*machine.cuda_driver) +
-                         ", torch is built for CUDA " + *torch->cuda,
+      return because(fmt::format("the driver runs CUDA {}, torch is built for CUDA {}",
+                                 gpu::cuda_version(*machine.cuda_driver), *torch->cuda),
                      "a newer driver (580 or later for CUDA 13)");
   }
   return {};
@@ -122,16 +124,17 @@ Check cuda_check(const Facts& facts) {
   if (auto reason = why_no_cuda(facts)) return *reason;
   const auto& cards = facts.cuda.cards;
   return {"cuda", Status::pass,
-          counted(static_cast<long long>(cards.size()), "GPU") + " visible to CUDA, cuda:0 is " +
-              label(facts.machine.cards[cards.front()]),
+          fmt::format("{} visible to CUDA, cuda:0 is {}",
+                      counted(static_cast<long long>(cards.size()), "GPU"),
+                      label(facts.machine.cards[cards.front()])),
           ""};
 }
 
 Check order_check(const Facts& facts) {
   const auto& order = facts.environment.device_order;
   const auto& visible = facts.environment.visible_devices;
-  const std::string found = "CUDA_DEVICE_ORDER=" + order.value_or("(unset)") +
-                            " CUDA_VISIBLE_DEVICES=" + visible.value_or("(unset)");
+  const std::string found = fmt::format("CUDA_DEVICE_ORDER={} CUDA_VISIBLE_DEVICES={}",
+                                        order.value_or("(unset)"), visible.value_or("(unset)"));
   if (!facts.cuda.warnings.empty())
     return {"device order", Status::warn, found + ": " + facts.cuda.warnings[0],
             "export CUDA_DEVICE_ORDER=PCI_BUS_ID"};
@@ -161,10 +164,11 @@ std::vector<std::string> explain_allocator(const allocator::EffectiveSettings& n
                                            std::optional<Bytes> card_total) {
   std::vector<std::string> lines = now.notes;
   for (const auto& line : allocator::explain(now.settings))
-    lines.push_back(line.option + ":" + line.value + " - " + line.effect);
+    lines.push_back(fmt::format("{}:{} - {}", line.option, line.value, line.effect));
   const auto advice = allocator::recommend(now.source.text, card_total);
   if (!advice.settings.empty())
-    lines.push_back("recommended: " + advice.settings + " - " + advice.reason + " " + advice.price);
+    lines.push_back(
+        fmt::format("recommended: {} - {} {}", advice.settings, advice.reason, advice.price));
   return lines;
 }
 
@@ -212,8 +216,8 @@ Check hidden_check(const Facts& facts) {
   const bool first = ProcessTable().in_first_pid_namespace();
   if (hidden > 0)
     return {"hidden processes", Status::warn,
-            counted(hidden, "holder") + " of GPU memory cannot be seen from here" +
-                (first ? "" : " (this is a container)"),
+            fmt::format("{} of GPU memory cannot be seen from here{}", counted(hidden, "holder"),
+                        first ? "" : " (this is a container)"),
             !first             ? "start the container with --pid=host"
             : ::geteuid() == 0 ? "they may be ending; otherwise check from the host"
                                : "check as root"};
@@ -258,10 +262,10 @@ Check libtorch_check(const Facts& facts) {
     return {"LibTorch", Status::fail,
             "no torch found (HEADROOM_TORCH, virtual environment, python3)",
             install_torch() + ", or set HEADROOM_TORCH to its torch folder"};
-  const std::string where = "torch " + torch->version + " in " + torch->folder.string();
+  const std::string where = fmt::format("torch {} in {}", torch->version, torch->folder.string());
   if (!torch->version.starts_with(wanted_torch() + "."))
-    return {"LibTorch", Status::fail, where + ": headroom-engine needs " + wanted_torch(),
-            install_torch()};
+    return {"LibTorch", Status::fail,
+            fmt::format("{}: headroom-engine needs {}", where, wanted_torch()), install_torch()};
   // With the settings that every engine on real cards gets.
   const std::string settings = settings_for_engine(facts.machine);
   const CommandResult run = run_engine({"version", "--json"}, settings, kLimit);
@@ -313,7 +317,8 @@ Check site_check() {
   const lease::Site site = lease::Site::read();
   if (site.file().empty()) return {"site file", Status::pass, "none: no limits on leases", ""};
   if (!site.trouble().empty())
-    return {"site file", Status::fail, site.file().string() + " sets no limits: " + site.trouble(),
+    return {"site file", Status::fail,
+            fmt::format("{} sets no limits: {}", site.file().string(), site.trouble()),
             "docs/formats/site.md describes its content"};
   const lease::Limit own = site.limit_of(::geteuid());
   std::string found = site.file().string() + ", for this user: ";
@@ -321,7 +326,7 @@ Check site_check() {
   found += ", " + (own.cards ? counted(*own.cards, "card") : std::string("any cards"));
   if (const auto& unknown = site.unknown_users(); !unknown.empty())
     return {"site file", Status::warn,
-            found + "; limits for " + join(unknown, ", ") + " limit no user",
+            fmt::format("{}; limits for {} limit no user", found, join(unknown, ", ")),
             "names of users that `id NAME` knows on this machine"};
   return {"site file", Status::pass, found, ""};
 }

@@ -1,5 +1,7 @@
 // `headroom`: parses the command line, runs one command, and turns errors into a sentence on
 // standard error and an exit code.
+#include <fmt/format.h>
+
 #include <sstream>
 
 #include <algorithm>
@@ -55,7 +57,7 @@ std::vector<std::string> option_names(const CLI::App& command) {
 
 std::string did_you_mean(const std::string& word, const std::vector<std::string>& known) {
   const auto close = nearest(word, known);
-  return close ? "; did you mean '" + *close + "'?" : "";
+  return close ? fmt::format("; did you mean '{}'?", *close) : "";
 }
 
 // "--batch-size 4" of a command whose settings are key=value: "; try batch_size=4". "" if no key is
@@ -74,7 +76,7 @@ std::string as_key(const CLI::App& command, const std::string& option) {
   if (value == "...")
     for (const std::string& word : settings->results())
       if (word.find('=') == std::string::npos) value = word;
-  return "; try " + key + "=" + value;
+  return fmt::format("; try {}={}", key, value);
 }
 
 // Rewrites "Could not convert: --count = two", which does not say what was expected.
@@ -83,8 +85,8 @@ std::optional<std::string> unreadable_number(const CLI::ParseError& error) {
   const std::string what = error.what();
   const std::size_t equals = what.find(" = ");
   if (!what.starts_with(kBegin) || equals == std::string::npos) return {};
-  return what.substr(kBegin.size(), equals - kBegin.size()) + ": expected a number, received '" +
-         what.substr(equals + 3) + "'";
+  return fmt::format("{}: expected a number, received '{}'",
+                     what.substr(kBegin.size(), equals - kBegin.size()), what.substr(equals + 3));
 }
 
 std::string in_our_words(const CLI::ParseError& error, const CLI::App& command) {
@@ -92,11 +94,11 @@ std::string in_our_words(const CLI::ParseError& error, const CLI::App& command) 
   std::string what = error.what();
   constexpr std::string_view kTwice = ": At Most 1 required but received ";
   if (const std::size_t at = what.find(kTwice); at != std::string::npos)
-    return what.substr(0, at) + ": expected once, received " + what.substr(at + kTwice.size()) +
-           " times";
+    return fmt::format("{}: expected once, received {} times", what.substr(0, at),
+                       what.substr(at + kTwice.size()));
   if (what == "A subcommand is required")
-    return command.get_name() + ": expected one of " + join(command_names(command), ", ") +
-           ", received none";
+    return fmt::format("{}: expected one of {}, received none", command.get_name(),
+                       join(command_names(command), ", "));
   return what;
 }
 
@@ -114,20 +116,20 @@ ExitCode explain(const CLI::ParseError& error, const CLI::App& app) {
     const std::vector<std::string> known = command_names(*command);
     if (command != &app && !known.empty() && !word.starts_with("-")) {
       const std::string near = did_you_mean(word, known);
-      return complain("unknown command '" + command->get_name() + " " + word + "'" +
-                          (near.empty() ? "; try " + join(known, ", ") : near) + " (" + help + ")",
+      return complain(fmt::format("unknown command '{} {}'{} ({})", command->get_name(), word,
+                                  near.empty() ? "; try " + join(known, ", ") : near, help),
                       kUsage);
     }
     if (word.starts_with("-")) {
       const std::string key = as_key(*command, word);
-      return complain("unknown option '" + name + "'" +
-                          (key.empty() ? did_you_mean(name, option_names(*command)) : key) + " (" +
-                          help + ")",
-                      kUsage);
+      return complain(
+          fmt::format("unknown option '{}'{} ({})", name,
+                      key.empty() ? did_you_mean(name, option_names(*command)) : key, help),
+          kUsage);
     }
-    return complain("unexpected argument '" + word + "' (" + help + ")", kUsage);
+    return complain(fmt::format("unexpected argument '{}' ({})", word, help), kUsage);
   }
-  return complain(in_our_words(error, *command) + " (" + help + ")", kUsage);
+  return complain(fmt::format("{} ({})", in_our_words(error, *command), help), kUsage);
 }
 
 // Turns `headroom help` and `headroom help run` into --help.
@@ -180,10 +182,10 @@ std::string known_otherwise(const std::string& word) {
 
 ExitCode complain_of_command(const std::string& word, const CLI::App& app) {
   const std::string otherwise = known_otherwise(word);
-  return complain("unknown command '" + word + "'" +
-                      (otherwise.empty() ? did_you_mean(word, command_names(app)) : otherwise) +
-                      " (headroom --help)",
-                  kUsage);
+  return complain(
+      fmt::format("unknown command '{}'{} (headroom --help)", word,
+                  otherwise.empty() ? did_you_mean(word, command_names(app)) : otherwise),
+      kUsage);
 }
 
 ExitCode run(int argc, char** argv) {

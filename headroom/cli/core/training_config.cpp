@@ -1,5 +1,7 @@
 #include "headroom/cli/core/training_config.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
 
@@ -36,7 +38,7 @@ std::string meant_by(const std::string& word) {
   if (word == "help") return "headroom train --help, or --help-keys";
   if (word.ends_with(".yaml") || word.ends_with(".yml")) return "--config " + word;
   for (const char* key : {"model", "dataset"})
-    if (is_choice_of(key, word)) return std::string(key) + "=" + word;
+    if (is_choice_of(key, word)) return fmt::format("{}={}", key, word);
   return is_model(word) ? "model=full model.config=" + word : "";
 }
 
@@ -104,8 +106,8 @@ std::optional<std::string> choose_variant(config::Resolved& config, const gpu::D
   const auto variants = config.model_variants("model_variants");
   if (variants.empty()) return {};
   if (config.origin("model.config") == kCommandLine)
-    return "model.config=" + config.text("model.config") +
-           " of the command line, not one of model_variants";
+    return fmt::format("model.config={} of the command line, not one of model_variants",
+                       config.text("model.config"));
   std::optional<Bytes> total;  // the CPU counts as the smallest card
   if (devices.kind != gpu::Devices::Kind::cpu)
     total = gpu::smallest_total(machine::look_at_machine(devices.text).machine);
@@ -121,8 +123,8 @@ std::optional<std::string> choose_variant(config::Resolved& config, const gpu::D
       chosen = &one;
   if (chosen == nullptr || !chosen->batch_size) return choice.why;
   if (config.origin("batch_size") == kCommandLine)
-    return choice.why + "; batch_size=" + std::to_string(config.whole("batch_size")) +
-           " of the command line";
+    return fmt::format("{}; batch_size={} of the command line", choice.why,
+                       config.whole("batch_size"));
   config.set("batch_size", std::to_string(*chosen->batch_size), kByVariant);
   return choice.why;
 }
@@ -134,10 +136,10 @@ std::vector<std::string> check_use_of_keys(const config::Training& training) {
     for (const char* key : rule.keys) {
       if (!rule.is_unused || !config.is_given(key)) continue;
       if (config.origin(key) == kCommandLine)
-        throw UsageError(expectation("train", rule.expected + " for " + key, rule.received,
-                                     std::string("leaving ") + key + " out"));
-      sentences.push_back(std::string(key) + " of " + config.origin(key) +
-                          " has no effect: it is for " + rule.expected);
+        throw UsageError(expectation("train", fmt::format("{} for {}", rule.expected, key),
+                                     rule.received, fmt::format("leaving {} out", key)));
+      sentences.push_back(fmt::format("{} of {} has no effect: it is for {}", key,
+                                      config.origin(key), rule.expected));
     }
   if (config.whole("min_batch_size") > config.whole("batch_size"))
     throw UsageError(expectation(

@@ -1,5 +1,7 @@
 #include "headroom/edit/detail/command_values.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cctype>
 #include <string_view>
@@ -125,9 +127,9 @@ std::vector<Neighbour> neighbours(const std::vector<Clause>& clauses, const Mapp
 [[noreturn]] void refuse_room(const Mapping& mapping) {
   const std::string word = mapping.form == Form::flag ? mapping.name + " 1" : mapping.name + "=1";
   throw UsageError(
-      "[--map " + mapping.text + "] expected " + mapping.place() +
-      " in the command, received a command without it, in which its position is unclear; try " +
-      word + " in the command itself");
+      fmt::format("[--map {}] expected {} in the command, received a command without it, in which "
+                  "its position is unclear; try {} in the command itself",
+                  mapping.text, mapping.place(), word));
 }
 
 // The words before the value: "--flag", or "key=".
@@ -245,8 +247,9 @@ std::vector<std::string> with_arguments(const std::vector<std::string>& command,
     if (is_sound(command, edit, arguments.size())) return changed;
   }
   throw UsageError(
-      "[--resume-arg] expected one program to add" + text +
-      " to, received shell code with more than one candidate; try a script that passes \"$@\" on");
+      fmt::format("[--resume-arg] expected one program to add{} to, received shell code with more "
+                  "than one candidate; try a script that passes \"$@\" on",
+                  text));
 }
 
 std::optional<std::string> nearest_name(const std::vector<std::string>& command,

@@ -1,5 +1,7 @@
 #include "headroom/train/detail/oom_advice.h"
 
+#include <fmt/format.h>
+
 #include <torch/nn/module.h>
 
 #include <algorithm>
@@ -14,8 +16,8 @@ std::string name_of(const gpu::HolderReport& holder) {
   if (!holder.process) return "an unlisted holder";
   const std::string command = without_controls(holder.command.value_or("?"));
   const std::string_view shown = beginning(command, 60);
-  return "PID " + std::to_string(holder.process->pid) + " (" + std::string(shown) +
-         (shown.size() < command.size() ? "...)" : ")");
+  return fmt::format("PID {} ({}{})", holder.process->pid, shown,
+                     shown.size() < command.size() ? "..." : "");
 }
 
 namespace {
@@ -31,7 +33,8 @@ std::string what_allows(const Plan& plan, const OomFacts& facts) {
     changes.push_back(words.min_micro_batch + std::to_string(plan.micro_batch));
   for (const plan::Rung& rung : plan::rungs())
     if (plan.has(rung.name) && !limits.techniques.contains(rung.name))
-      changes.push_back(words.are_keys ? rung.key : "\"" + rung.name + "\" among the techniques");
+      changes.push_back(words.are_keys ? rung.key
+                                       : fmt::format("\"{}\" among the techniques", rung.name));
   // The last retry takes the heaviest plan.
   if (changes.empty())
     changes.push_back(words.max_retries + std::to_string(limits.max_retries + 2));
@@ -73,23 +76,24 @@ class Adviser {
   }
   void about_the_refusal() {
     add(*report_.failure.free,
-        "run it again: the request was refused although the card had room for it, as after a short "
-        "peak of another program; " +
-            facts_.words.max_retries + std::to_string(facts_.limits.max_retries + 2) +
-            " allows more tries");
+        fmt::format("run it again: the request was refused although the card had room for it, as "
+                    "after a short peak of another program; {}{} allows more tries",
+                    facts_.words.max_retries, facts_.limits.max_retries + 2));
   }
   void about_neighbours() {
     for (const gpu::HolderReport& holder : report_.holders) {
       const Bytes used = holder.used.value_or(Bytes{});
-      const std::string holds = " holds " + to_string(used);
       if (holder.holder_class == gpu::HolderClass::running)
-        add(used, "end " + name_of(holder) + ", which" + holds + ", or wait for its end");
+        add(used, fmt::format("end {}, which holds {}, or wait for its end", name_of(holder),
+                              to_string(used)));
       else
-        add(used, name_of(holder) + holds + ": " + holder.action);
+        add(used, fmt::format("{} holds {}: {}", name_of(holder), to_string(used), holder.action));
     }
     if (report_.holders.empty() && report_.neighbours)
-      add(*report_.neighbours, "end other processes: with the driver they hold " +
-                                   to_string(*report_.neighbours) + "; `headroom who` names them");
+      add(*report_.neighbours,
+          fmt::format(
+              "end other processes: with the driver they hold {}; `headroom who` names them",
+              to_string(*report_.neighbours)));
   }
   void about_plans() {
     if (!report_.needed) return;
@@ -99,8 +103,8 @@ class Adviser {
       if (said.size() == kMostPlans || std::ranges::count(said, setting) > 0) continue;
       said.push_back(setting);
       const Bytes less = *report_.needed - needed;
-      add(less, to_string(plan) + " needs " + to_string(needed) + ", " + to_string(less) +
-                    " less: allow it with " + setting);
+      add(less, fmt::format("{} needs {}, {} less: allow it with {}", to_string(plan),
+                            to_string(needed), to_string(less), setting));
     }
   }
   // See rungs/allocator.cpp.
@@ -114,10 +118,11 @@ class Adviser {
         [](const std::string& name) { return environment(name.c_str()); });
     if (now.settings.expandable_segments) return;
     const std::string variable = now.source.variable.value_or("PYTORCH_ALLOC_CONF") + "=";
-    add(*failure.cached,
-        facts_.words.allocator.value_or(variable) +
-            allocator::merged_environment_value(now.source.text, "expandable_segments:True") +
-            ": " + to_string(*failure.cached) + " were cached in pieces, each too small");
+    add(*failure.cached, fmt::format("{}{}: {} were cached in pieces, each too small",
+                                     facts_.words.allocator.value_or(variable),
+                                     allocator::merged_environment_value(
+                                         now.source.text, "expandable_segments:True"),
+                                     to_string(*failure.cached)));
   }
   // Half of the memory that the attempt held beside the model. Gradients stay as they are.
   void about_activations() {
@@ -127,28 +132,32 @@ class Adviser {
     const std::int64_t part =
         failure.work.rows == 0 ? 0 : largest_part(failure.plan, failure.work.rows);
     if (!report_.needed && part != 1 && facts_.words.is_own_loop)
-      add(half, (part == 0 ? "half the micro-batch" : "micro-batch " + std::to_string(part / 2)) +
-                    ", and gradients accumulated over twice as many: about " + to_string(half) +
-                    " less, half of the activations");
+      add(half, fmt::format(
+                    "{}, and gradients accumulated over twice as many: about {} less, half of the "
+                    "activations",
+                    part == 0 ? "half the micro-batch" : "micro-batch " + std::to_string(part / 2),
+                    to_string(half)));
     if (!facts_.has_autocast)
-      add(half,
-          facts_.words.autocast + ": up to " + to_string(half) + " less, half of the activations");
+      add(half, fmt::format("{}: up to {} less, half of the activations", facts_.words.autocast,
+                            to_string(half)));
   }
   void about_others() {
     if (facts_.module == nullptr || !facts_.words.is_own_loop) return;
     const Bytes others = sum_of(OomReport::Kind::other);
     if (others <= sum_of(OomReport::Kind::buffers)) return;  // a step's copies of the buffers
-    add(others, "drop tensors that are not the model's: " + to_string(others) +
-                    " are not parameters, gradients, states or buffers (results of earlier "
-                    "steps, batches, workspaces)");
+    add(others,
+        fmt::format("drop tensors that are not the model's: {} are not parameters, gradients, "
+                    "states or buffers (results of earlier steps, batches, workspaces)",
+                    to_string(others)));
   }
   void about_the_model() {
     if (!report_.offered) return;
     if (report_.least) {
       const Bytes over = report_.least->needed - *report_.offered;
-      add(over, "a smaller model, or a larger card: " + to_string(report_.least->plan) +
-                    " needs the least, " + to_string(report_.least->needed) + ", which is " +
-                    to_string(over) + " more than this card has for it");
+      add(over, fmt::format("a smaller model, or a larger card: {} needs the least, {}, which is "
+                            "{} more than this card has for it",
+                            to_string(report_.least->plan), to_string(report_.least->needed),
+                            to_string(over)));
       return;
     }
     Bytes rest = gradients_to_come();
@@ -156,9 +165,9 @@ class Adviser {
                                        OomReport::Kind::optimizer_states, OomReport::Kind::buffers})
       rest += sum_of(kind);
     add(rest - *report_.offered,
-        "a smaller model, or an optimizer with fewer states: they and the gradients need " +
-            to_string(rest) + ", which is " + to_string(rest - *report_.offered) +
-            " more than this card has for it");
+        fmt::format("a smaller model, or an optimizer with fewer states: they and the gradients "
+                    "need {}, which is {} more than this card has for it",
+                    to_string(rest), to_string(rest - *report_.offered)));
   }
   [[nodiscard]] Bytes sum_of(OomReport::Kind kind) const {
     return report_.sums[static_cast<std::size_t>(kind)];

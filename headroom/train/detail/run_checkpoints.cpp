@@ -1,5 +1,7 @@
 #include "headroom/train/detail/run_checkpoints.h"
 
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 #include <system_error>
 #include <utility>
@@ -49,7 +51,9 @@ void RunCheckpoints::put_refused_away() {
   for (const fs::path& folder : std::exchange(refused_, {})) {
     std::error_code error;
     fs::rename(folder, free_name(folder), error);
-    if (error) throw WriteError("out", "cannot rename " + folder.string() + ": " + error.message());
+    if (error)
+      throw WriteError("out",
+                       fmt::format("cannot rename {}: {}", folder.string(), error.message()));
   }
 }
 
@@ -59,7 +63,7 @@ bool RunCheckpoints::attempt(std::int64_t step, std::string& failure,
     what();
     return true;
   } catch (const WriteError& error) {
-    failure = "no checkpoint of step " + std::to_string(step) + ": " + error.sentence();
+    failure = fmt::format("no checkpoint of step {}: {}", step, error.sentence());
   }
   if (!std::exchange(is_told_, true))
     hears_.say(failure + "; the training goes on, and the next save tries again");
@@ -125,12 +129,13 @@ std::optional<std::string> RunCheckpoints::forecast(Step& step, bool saves_often
   const int there = static_cast<int>(last_.all().size() + best_.all().size());
   const Bytes needed{one.count * std::max(0, last + best - there)};
   if (needed <= free) return {};
-  return "checkpoints of " + to_string(one) + " each need " + to_string(needed) +
-         " more on the disk (" +
-         (saves_often ? "keep_last=" + std::to_string(keep_) + " and the one being written"
-                      : std::string("one at the end")) +
-         (evaluates ? ", and the best one twice while it is replaced" : "") + "), and " +
-         out_.string() + " has " + to_string(free) + " free: some may not be saved";
+  return fmt::format(
+      "checkpoints of {} each need {} more on the disk ({}{}), and {} has {} free: some may not be "
+      "saved",
+      to_string(one), to_string(needed),
+      saves_often ? fmt::format("keep_last={} and the one being written", keep_) : "one at the end",
+      evaluates ? ", and the best one twice while it is replaced" : "", out_.string(),
+      to_string(free));
 }
 
 std::optional<std::int64_t> RunCheckpoints::load_best_weights(Step& step) {

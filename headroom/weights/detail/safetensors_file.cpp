@@ -1,5 +1,7 @@
 #include "headroom/weights/detail/safetensors_file.h"
 
+#include <fmt/format.h>
+
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -28,7 +30,7 @@ constexpr const char* kSingle = "model.safetensors";
 constexpr const char* kIndex = "model.safetensors.index.json";
 
 [[noreturn]] void cannot_read(const std::string& name, int error) {
-  throw InputError("safetensors", "cannot read " + name + ": " + std::strerror(error));
+  throw InputError("safetensors", fmt::format("cannot read {}: {}", name, std::strerror(error)));
 }
 
 // Maps a whole file for reading. Empty for an empty file, which cannot be mapped.
@@ -62,7 +64,7 @@ fs::path found_in(const fs::path& folder) {
     if (error) cannot_read((folder / name).string(), error.value());
   }
   throw InputError(expectation(
-      "safetensors", std::string(kSingle) + " or " + kIndex + " in " + folder.string(), "neither",
+      "safetensors", fmt::format("{} or {} in {}", kSingle, kIndex, folder.string()), "neither",
       "the folder of a model on the Hugging Face hub; weights in .bin files "
       "must be saved as safetensors first"));
 }
@@ -71,7 +73,8 @@ fs::path found_in(const fs::path& folder) {
 std::map<std::string, std::string> weight_map(const fs::path& path) {
   const std::string source = path.string();
   const auto refuse = [&](const std::string& expected, const std::string& received) {
-    throw InputError(expectation("safetensors", expected + " in " + source, received));
+    throw InputError(
+        expectation("safetensors", fmt::format("{} in {}", expected, source), received));
   };
   std::set<std::string> keys, inner_keys;  // of the index; of the object in it that is being read
   const auto each_once = [&](int depth, nlohmann::json::parse_event_t event,
@@ -154,9 +157,10 @@ void Checkpoint::open_index(const fs::path& path) {
       const auto [holder, is_first] = holders.emplace(tensor.name, file);
       if (!is_first)
         throw InputError(expectation(
-            "safetensors", "tensor " + in_quotes(tensor.name) + " in one file of " + path.string(),
-            "it in " + holder->second->name() + " and in " + file->name() + ", byte " +
-                std::to_string(tensor.begin)));
+            "safetensors",
+            fmt::format("tensor {} in one file of {}", in_quotes(tensor.name), path.string()),
+            fmt::format("it in {} and in {}, byte {}", holder->second->name(), file->name(),
+                        tensor.begin)));
       tensors_.push_back({file, &tensor});
     }
   }
@@ -165,7 +169,7 @@ void Checkpoint::open_index(const fs::path& path) {
     if (holder == holders.end() || holder->second->name() != (path.parent_path() / file).string())
       throw InputError(expectation(
           "safetensors",
-          "tensor " + in_quotes(tensor) + " in " + file + ", as " + path.string() + " says",
+          fmt::format("tensor {} in {}, as {} says", in_quotes(tensor), file, path.string()),
           holder == holders.end() ? "none" : "it in " + holder->second->name()));
   }
 }

@@ -1,5 +1,7 @@
 #include "headroom/weights/detail/safetensors_header.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -19,8 +21,8 @@ constexpr std::uint64_t kMostHeaderBytes = 100'000'000;  // the limit of the for
 [[noreturn]] void fail(const SafetensorsEntry& of, const std::string& source, std::uint64_t byte,
                        const std::string& expected, const std::string& received) {
   throw InputError(expectation("safetensors",
-                               expected + " in " + source + ", tensor " +
-                                   in_quotes(of.tensor.name) + ", byte " + std::to_string(byte),
+                               fmt::format("{} in {}, tensor {}, byte {}", expected, source,
+                                           in_quotes(of.tensor.name), byte),
                                received));
 }
 
@@ -53,12 +55,12 @@ void check(const SafetensorsEntry& entry, const std::string& source) {
   const auto& at = entry.offsets;
   if (at.size() != 2 || at[0] > at[1])
     fail(entry, source, entry.place, "a beginning and an end for `data_offsets`", text_of(at));
-  const std::string kind = std::string(entry.tensor.type->name) + " of " + text_of(entry.shape);
+  const std::string kind = fmt::format("{} of {}", entry.tensor.type->name, text_of(entry.shape));
   const auto bytes = bytes_of(entry);
   if (!bytes) fail(entry, source, entry.place, "a shape whose bytes can be counted", kind);
   if (*bytes != at[1] - at[0])
-    fail(entry, source, entry.place, std::to_string(*bytes) + " bytes, which " + kind + " has",
-         std::to_string(at[1] - at[0]) + " (" + text_of(at) + ")");
+    fail(entry, source, entry.place, fmt::format("{} bytes, which {} has", *bytes, kind),
+         fmt::format("{} ({})", at[1] - at[0], text_of(at)));
 }
 
 // Checks that the tensors' bytes follow each other from `data` to the end of the file.
@@ -72,13 +74,13 @@ std::vector<StoredTensor> placed(std::vector<SafetensorsEntry> entries, std::uin
   for (SafetensorsEntry& entry : entries) {
     if (entry.offsets[1] > size - data)
       fail(entry, source, entry.place,
-           "bytes within the " + std::to_string(size - data) +
-               " that the file has after its head (is it complete?)",
+           fmt::format("bytes within the {} that the file has after its head (is it complete?)",
+                       size - data),
            text_of(entry.offsets));
     if (entry.offsets[0] != next)
       fail(entry, source, data + next,
-           "its beginning at byte " + std::to_string(next) +
-               " of the data, where the tensor before it ends,",
+           fmt::format("its beginning at byte {} of the data, where the tensor before it ends,",
+                       next),
            std::to_string(entry.offsets[0]));
     next = entry.offsets[1];
     entry.tensor.begin = data + entry.offsets[0];
@@ -87,10 +89,10 @@ std::vector<StoredTensor> placed(std::vector<SafetensorsEntry> entries, std::uin
     tensors.push_back(std::move(entry.tensor));
   }
   if (next != size - data)
-    throw InputError(expectation("safetensors",
-                                 "the end of " + source + " at byte " +
-                                     std::to_string(data + next) + ", where its last tensor ends",
-                                 std::to_string(size) + " bytes"));
+    throw InputError(expectation(
+        "safetensors",
+        fmt::format("the end of {} at byte {}, where its last tensor ends", source, data + next),
+        std::to_string(size) + " bytes"));
   return tensors;
 }
 
@@ -103,12 +105,13 @@ std::uint64_t header_length(std::string_view file, const std::string& source) {
     length = length << 8U | static_cast<unsigned char>(file[i]);
   if (length > kMostHeaderBytes)
     throw InputError(expectation("safetensors",
-                                 "a head of at most 100 MB in " + source + ", byte 0",
+                                 fmt::format("a head of at most 100 MB in {}, byte 0", source),
                                  std::to_string(length) + " bytes"));
   if (length > file.size() - kLengthBytes)
-    throw InputError(expectation(
-        "safetensors", "a head within the file in " + source + ", byte 0 (is it complete?)",
-        std::to_string(length) + " bytes in a file of " + std::to_string(file.size())));
+    throw InputError(
+        expectation("safetensors",
+                    fmt::format("a head within the file in {}, byte 0 (is it complete?)", source),
+                    fmt::format("{} bytes in a file of {}", length, file.size())));
   return length;
 }
 

@@ -1,5 +1,7 @@
 // `headroom clean`: explains who holds GPU memory. It removes only Headroom's own leftovers and
 // ends only processes that the user names.
+#include <fmt/format.h>
+
 #include <unistd.h>
 
 #include <iostream>
@@ -81,14 +83,14 @@ ExitCode end_named(const std::vector<ProcessStat>& named, const CleanOptions& op
   {
     ProgressLine line(2);
     answers = machine::end_idle(named, options.gpus, processes, interrupt.token(), [&](int left) {
-      line.show("watching " + counted(static_cast<long long>(named.size()), "process") +
-                " for progress, " + std::to_string(left) + " s");
+      line.show(fmt::format("watching {} for progress, {} s",
+                            counted(static_cast<long long>(named.size()), "process"), left));
     });
   }
   if (answers.empty()) return interrupt.exit_code();
   bool all_ended = true;
   for (const machine::EndAnswer& answer : answers) {
-    print_error("headroom clean: " + answer.sentence + "\n");
+    print_error(fmt::format("headroom clean: {}\n", answer.sentence));
     all_ended = all_ended && answer.ended;
   }
   return all_ended ? kOk : kFailed;
@@ -104,8 +106,8 @@ std::vector<pid_t> ask_about(const std::vector<gpu::HolderReport>& reports,
     const bool left_over = report.holder_class == gpu::HolderClass::orphan ||
                            report.holder_class == gpu::HolderClass::stopped;
     if (!left_over || !report.process) continue;
-    print("End PID " + std::to_string(report.process->pid) + " (" + to_string(report.holder_class) +
-          ", " + report.command.value_or("?") + ")? [y/N] ");
+    print(fmt::format("End PID {} ({}, {})? [y/N] ", report.process->pid,
+                      to_string(report.holder_class), report.command.value_or("?")));
     std::string answer;
     if (std::getline(std::cin, answer) && (answer == "y" || answer == "yes"))
       yes.push_back(report.process->pid);
@@ -152,7 +154,8 @@ ExitCode run_clean(const CleanOptions& options) {
   if (!options.stats_only) {
     const machine::Leftovers leftovers = machine::remove_leftovers(processes, options.force);
     returned += leftovers.returned;
-    for (const std::string& line : leftovers.done) print_error("headroom clean: " + line + "\n");
+    for (const std::string& line : leftovers.done)
+      print_error(fmt::format("headroom clean: {}\n", line));
     const auto agreed = named_holders(ask_about(reports, options), reports, processes);
     to_end.insert(to_end.end(), agreed.begin(), agreed.end());
     if (!to_end.empty()) {
@@ -166,10 +169,12 @@ ExitCode run_clean(const CleanOptions& options) {
     for (const auto& report : reports) document["holders"].push_back(holder_json(report));
     print(to_line(document) + "\n");
   } else if (!options.stats_only) {
-    print(wrapped("Returned: " + to_string(returned) +
-                      ". Clearing in one process frees nothing in another: a running job gives "
-                      "memory back only by itself (empty its cache, delete tensors) or by ending.",
-                  "", "", terminal.is_terminal ? terminal.width - 1 : 100));
+    print(wrapped(
+        fmt::format(
+            "Returned: {}. Clearing in one process frees nothing in another: a running job gives "
+            "memory back only by itself (empty its cache, delete tensors) or by ending.",
+            to_string(returned)),
+        "", "", terminal.is_terminal ? terminal.width - 1 : 100));
   }
   return code;
 }

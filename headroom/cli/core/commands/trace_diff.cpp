@@ -42,7 +42,7 @@ Timeline timeline_from(const std::string& path, int device, const Interrupt& int
   Timeline timeline = page::timeline_of(*reader, replay);
   progress.clear();
   if (timeline.events == 0 && !interrupt.happened())
-    throw InputError("expected a trace with events in " + file.name() + ", received none");
+    throw InputError(fmt::format("expected a trace with events in {}, received none", file.name()));
   warn_of(file, *reader, timeline.noticed);
   return timeline;
 }

@@ -1,4 +1,6 @@
 // `headroom who`: the memory of each card, reserved and used, and its processes.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "headroom/base/text.h"
@@ -25,8 +27,7 @@ std::string holders_text(const machine::LeaseRow& row) {
   const bool owner_gone =
       row.pid && std::find(holding.begin(), holding.end(), *row.pid) == holding.end();
   std::string text = "held by PID " + join(pids, ", ");
-  if (owner_gone)
-    text += ", although PID " + std::to_string(*row.pid) + ", which took it, has ended";
+  if (owner_gone) text += fmt::format(", although PID {}, which took it, has ended", *row.pid);
   return text;
 }
 
@@ -35,20 +36,20 @@ std::string card_text(const gpu::Card& card, const machine::LeaseReport& report,
   const int width = terminal.is_terminal ? terminal.width - 1 : 100;
   std::string memory = "memory unknown";
   if (card.memory)
-    memory = to_string(card.memory->used) + " of " + to_string(card.memory->total) +
-             " used, another " + to_string(card.withheld.now) + " reserved, " +
-             size_or_unknown(usable_now(card)) + " usable";
+    memory = fmt::format("{} of {} used, another {} reserved, {} usable",
+                         to_string(card.memory->used), to_string(card.memory->total),
+                         to_string(card.withheld.now), size_or_unknown(usable_now(card)));
   std::string text =
       wrapped(memory, terminal.paint(label(card), Colour::bold) + "  ", "       ", width);
   bool any = false;
   for (const machine::LeaseRow& row : report.leases) {
     if (row.card != card.uuid) continue;
     any = true;
-    text += wrapped("lease " + row.claim.id + " of " + user_of(row.claim) + ": " +
-                        to_string(row.reserved) + " reserved, " + size_or_unknown(row.used) +
-                        " used, " + holders_text(row) + " (" +
-                        fitted(row.claim.command, 60, terminal) + ")",
-                    "  ", "    ", width);
+    text +=
+        wrapped(fmt::format("lease {} of {}: {} reserved, {} used, {} ({})", row.claim.id,
+                            user_of(row.claim), to_string(row.reserved), size_or_unknown(row.used),
+                            holders_text(row), fitted(row.claim.command, 60, terminal)),
+                "  ", "    ", width);
   }
   lease::Attribution attribution(report.look.leases.leases);
   for (const auto& process : card.processes.value_or(std::vector<gpu::GpuProcess>{})) {
@@ -60,8 +61,9 @@ std::string card_text(const gpu::Card& card, const machine::LeaseReport& report,
   const auto unlisted = gpu::unlisted_memory(card);
   if (unlisted && (!any || *unlisted >= Bytes{1LL << 30})) {
     any = true;
-    text += wrapped("no listed process: " + to_string(*unlisted) + " (headroom clean explains)",
-                    "  ", "    ", width);
+    text += wrapped(
+        fmt::format("no listed process: {} (headroom clean explains)", to_string(*unlisted)), "  ",
+        "    ", width);
   }
   if (!any) text += "  no lease and no process\n";
   return text;

@@ -34,9 +34,9 @@ Line waiting_line(const machine::WaitingRow& row, const Picture& picture,
   const lease::Waiter& waiter = row.waiter;
   std::string text = row.position ? std::to_string(*row.position) + "." : "-";
   if (row.pid) text += " PID " + std::to_string(*row.pid);
-  text += " " + lease::user_of(waiter) + " needs " + to_string(waiter.wish.need);
+  text += fmt::format(" {} needs {}", lease::user_of(waiter), to_string(waiter.wish.need));
   if (waiter.wish.count > 1) text += " x " + std::to_string(waiter.wish.count);
-  text += ", waits " + brief_age(picture.wall - waiter.since) + ": " + row.why;
+  text += fmt::format(", waits {}: {}", brief_age(picture.wall - waiter.since), row.why);
   return {{" "}, {showable(text, terminal)}};
 }
 
@@ -57,8 +57,8 @@ Screen queue_lines(const Picture& picture, const Canvas& canvas, std::size_t mos
 // ---- The line above the keys: a question, else an answer, else advice ----
 
 std::string question_about(const ProcessRow& row) {
-  return "End PID " + std::to_string(row.process->pid) + " (" + row.user + ", " +
-         (row.used ? brief(*row.used) : "? bytes") + ")? Type yes and Enter: ";
+  return fmt::format("End PID {} ({}, {})? Type yes and Enter: ", row.process->pid, row.user,
+                     row.used ? brief(*row.used) : "? bytes");
 }
 
 // At most two lines on a screen.
@@ -91,14 +91,14 @@ Screen talk_lines(const Picture& picture, const Controls& controls, const Canvas
 }
 
 Line key_line(const Controls& controls, const Canvas& canvas) {
-  std::string text = std::string(" q quit  h help  s sort: ") + to_string(controls.sort_by) +
-                     (controls.is_reversed ? " up" : "") + "  / filter  e end  Enter details";
+  std::string text = fmt::format(" q quit  h help  s sort: {}{}  / filter  e end  Enter details",
+                                 to_string(controls.sort_by), controls.is_reversed ? " up" : "");
   if (controls.typing == Controls::Typing::filter)
     text = " type words; Enter keeps the filter, Esc clears it";
   else if (controls.typing == Controls::Typing::yes)
     text = " yes and Enter ends it, Esc leaves it alone";
   else if (!controls.filter.empty())
-    text = " Esc clears \"" + controls.filter + "\" " + text;
+    text = fmt::format(" Esc clears \"{}\" {}", controls.filter, text);
   if (controls.typing == Controls::Typing::nothing && canvas.terminal.width >= 90)
     text += controls.is_on_cards ? "  Tab processes" : "  Tab GPUs";
   return reversed({{showable(text, canvas.terminal)}}, canvas.terminal.width, canvas.terminal);

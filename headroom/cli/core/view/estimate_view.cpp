@@ -80,8 +80,7 @@ std::vector<Terminal::Part> bar_parts(const trace::Report& report) {
 
 std::string verdict_text(const OnCard& on, const Terminal& terminal) {
   const answer::Verdict verdict = answer::verdict_of(on);
-  return terminal.paint(verdict.word, verdict.is_good ? Colour::green : Colour::red) +
-         verdict.rest;
+  return terminal.paint(verdict.word, verdict.is_good ? Colour::green : Colour::red) + verdict.rest;
 }
 
 std::string card_line(const OnCard* on, const Terminal& terminal) {
@@ -104,14 +103,14 @@ std::string bar_of(const Answer& answer, const Terminal& terminal) {
   std::string text = terminal.stacked_bar(bar_parts(answer.report), whole, width) + "\n";
   if (answer.does_not_fit()) {
     const auto before = static_cast<std::size_t>(std::lround(number(room) / whole * width));
-    text += std::string(before, ' ') + terminal.paint(terminal.unicode ? "↑" : "^", Colour::red) +
-            " here the card ends\n";
+    text += fmt::format("{}{} here the card ends\n", std::string(before, ' '),
+                        terminal.paint(terminal.unicode ? "↑" : "^", Colour::red));
   }
   return text;
 }
 
 std::string peak_sentence(const trace::Peak& peak) {
-  std::string text = "Peak in " + std::string(to_string(peak.phase));
+  std::string text = fmt::format("Peak in {}", to_string(peak.phase));
   if (peak.step > 0) text += fmt::format(" of step {}", peak.step);
   return text + "\n";
 }
@@ -150,7 +149,7 @@ std::string parts_table(const Answer& answer, const Terminal& terminal) {
 
 std::string rule_text(const plan::QuickEstimate& rule, int width) {
   return wrapped(rule.why + ", and activations",
-                 "By the rule of thumb " + to_string(rule.total()) + ": ", "  ", width);
+                 fmt::format("By the rule of thumb {}: ", to_string(rule.total())), "  ", width);
 }
 
 // ---- By module ----
@@ -214,7 +213,8 @@ std::string devices_text(const std::vector<OnCard>& cards, const Terminal& termi
     const std::string& name = on.card.name;
     if (!has_context(on.peak)) without_context.push_back(name);
     rows.push_back({count > 1 ? fmt::format("{} x {}", count, name) : name,
-                    to_string(on.card.total), to_string(on.peak.process), verdict_text(on, terminal)});
+                    to_string(on.card.total), to_string(on.peak.process),
+                    verdict_text(on, terminal)});
   }
   std::string text = "\nOn each card\n" +
                      table({{"card"}, {"memory", true}, {"needs", true}, {""}}, rows, terminal);
@@ -265,7 +265,8 @@ std::string estimate_text(const Answer& answer, const Terminal& terminal,
   text += "\n" + card_text(answer, terminal);
   if (answer.rule) text += rule_text(*answer.rule, width);
   text += devices_text(answer.cards, terminal) + modules_text(answer.report.by_module);
-  text += advice_text(answer.advice, card, answer.does_not_fit(), answer.method != Method::formula, terminal);
+  text += advice_text(answer.advice, card, answer.does_not_fit(), answer.method != Method::formula,
+                      terminal);
   text += tried;
   if (answer.techniques) text += techniques_text(*answer.techniques, card, terminal);
   const char* const how =

@@ -28,15 +28,15 @@ std::string program(const std::string& command) {
   if (!interpreter) return std::string(first);
   for (std::size_t i = 1; i < words.size(); ++i)
     if (!words[i].empty() && words[i][0] != '-')
-      return std::string(first) + " " + std::string(words[i].substr(words[i].rfind('/') + 1));
+      return fmt::format("{} {}", first, words[i].substr(words[i].rfind('/') + 1));
   return std::string(first);
 }
 
 std::string holder_text(const GpuProcess& process) {
   if (!process.pid)
     return (process.used ? to_string(*process.used) + " " : "") + std::string("other namespace");
-  std::string text = process.user.value_or("?") + " " + std::to_string(*process.pid) + " " +
-                     program(process.command.value_or("?"));
+  std::string text = fmt::format("{} {} {}", process.user.value_or("?"), *process.pid,
+                                 program(process.command.value_or("?")));
   if (process.used) text += " " + to_string(*process.used);
   if (process.started)
     text += ", " + duration_text(std::max(
@@ -90,8 +90,8 @@ std::string card_picture(const Card& card, const Terminal& terminal) {
   std::string name = fitted(brief_name(card), wide, terminal);
   name += std::string(wide - cells(name), ' ');
   const std::string number = card.slice ? "  " : fmt::format("{:>2}", card.index);
-  std::string first =
-      " " + terminal.paint(number, Colour::bold) + " " + name + " " + memory_line(card, terminal);
+  std::string first = fmt::format(" {} {} {}", terminal.paint(number, Colour::bold), name,
+                                  memory_line(card, terminal));
   const auto old = age(card, Clock::now());
   const bool stale = !old || *old > gpu::kFreshFor;
   if (stale) {
@@ -104,7 +104,8 @@ std::string card_picture(const Card& card, const Terminal& terminal) {
   second += short_text(card.uuid) + "  ";
   second += holders_text(card);
   const auto width = static_cast<std::size_t>(std::max(40, terminal.width - 1));
-  return first + "\n" + terminal.paint(fitted(second, width, terminal), Colour::dim) + "\n";
+  return fmt::format("{}\n{}\n", first,
+                     terminal.paint(fitted(second, width, terminal), Colour::dim));
 }
 
 std::string note(const char* mark, const std::string& text, Colour colour,
@@ -128,7 +129,8 @@ std::string machine_title(const gpu::Machine& machine, const Terminal& terminal)
   const std::string between = std::string(" ") + terminal.dash() + " ";
   title += between + counted(cards, machine.simulated ? "simulated GPU" : "GPU");
   if (machine.driver) title += between + "driver " + *machine.driver;
-  if (machine.cuda_driver) title += " (CUDA " + gpu::cuda_version(*machine.cuda_driver) + ")";
+  if (machine.cuda_driver)
+    title += fmt::format(" (CUDA {})", gpu::cuda_version(*machine.cuda_driver));
   Bytes free{0}, total{0};
   long long unknown = 0;
   for (const Card& card : machine.cards) {
@@ -137,8 +139,9 @@ std::string machine_title(const gpu::Machine& machine, const Terminal& terminal)
     free += card.memory->free;
     total += card.memory->total;
   }
-  if (total > Bytes{0}) title += between + to_string(free) + " of " + to_string(total) + " free";
-  if (unknown > 0) title += between + std::to_string(unknown) + " unknown";
+  if (total > Bytes{0})
+    title += fmt::format("{}{} of {} free", between, to_string(free), to_string(total));
+  if (unknown > 0) title += fmt::format("{}{} unknown", between, unknown);
   return terminal.is_terminal ? wrapped(title, "", "  ", terminal.width - 1) : title + "\n";
 }
 

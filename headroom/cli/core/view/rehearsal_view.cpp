@@ -45,13 +45,14 @@ std::string steps_text(std::vector<trace::StepPeak> steps, int ended) {
 std::string phases_text(const trace::Report& report) {
   std::vector<std::string> parts;
   for (const trace::PhasePeak& one : report.by_phase)
-    parts.push_back(std::string(to_string(one.phase)) + " " + to_string(one.allocated));
+    parts.push_back(fmt::format("{} {}", to_string(one.phase), to_string(one.allocated)));
   return parts.empty() ? "" : "By phase: " + join(parts, ", ");
 }
 
 std::string lines_text(const trace::Report& report) {
   std::string text;
-  if (!report.line_at_peak.empty()) text += "\nThe peak is in " + report.line_at_peak + "\n";
+  if (!report.line_at_peak.empty())
+    text += fmt::format("\nThe peak is in {}\n", report.line_at_peak);
   if (!report.by_line.empty()) text += "Lines that allocated the memory held then\n";
   for (std::size_t i = 0; i < std::min(kShownLines, report.by_line.size()); ++i)
     text +=
@@ -90,9 +91,10 @@ std::string no_steps_text(const Rehearsal& rehearsal) {
           return one.phase == trace::Phase::optimizer;
         });
       });
-  return std::string(rehearsal.was_stopped_after_passes ? "stopped after " : "there were ") +
-         passes_text(rehearsal) + "; no optimizer of torch.optim stepped" +
-         (updates ? ", and the phase optimizer is the script's own update" : "");
+  return fmt::format("{} {}; no optimizer of torch.optim stepped{}",
+                     rehearsal.was_stopped_after_passes ? "stopped after" : "there were",
+                     passes_text(rehearsal),
+                     updates ? ", and the phase optimizer is the script's own update" : "");
 }
 
 std::string what_was_rehearsed(const Rehearsal& rehearsal) {
@@ -104,8 +106,8 @@ std::string remarks(const Rehearsal& rehearsal, const Terminal& terminal) {
   std::vector<std::string> notes = rehearsal.notes;
   if (rehearsal.steps == 0 && rehearsal.is_whole()) notes.push_back(no_steps_text(rehearsal));
   if (rehearsal.ooms_met > 0 && !rehearsal.ran_out_of_memory)
-    notes.push_back("the script met " + counted(rehearsal.ooms_met, "out-of-memory error") +
-                    " and went on");
+    notes.push_back(fmt::format("the script met {} and went on",
+                                counted(rehearsal.ooms_met, "out-of-memory error")));
   if (!rehearsal.stood_in.empty())
     notes.push_back("stand-ins for missing weights: " + answer::listed(rehearsal.stood_in));
   if (!rehearsal.assumptions.empty()) notes.push_back(assumptions_text(rehearsal.assumptions));
@@ -134,8 +136,8 @@ std::string rehearsal_text(const answer::Answer& answer, const Rehearsal& rehear
                            const std::optional<std::vector<TriedAdvice>>& advice,
                            const Terminal& terminal) {
   const trace::Report& report = answer.report;
-  std::string text = terminal.paint(answer.model, Colour::bold) + "\n" +
-                     answer::parameters_words(answer) + "\n" + remarks(rehearsal, terminal);
+  std::string text = fmt::format("{}\n{}\n{}", terminal.paint(answer.model, Colour::bold),
+                                 answer::parameters_words(answer), remarks(rehearsal, terminal));
   text += "\n" + card_text(answer, terminal);
   for (const std::string& line : {peaks_text(rehearsal, report), phases_text(report)})
     if (!line.empty()) text += in_lines(line, "", "  ", terminal);

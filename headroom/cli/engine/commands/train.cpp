@@ -1,4 +1,6 @@
 // `headroom-engine train`: the training behind `headroom train`.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <atomic>
 #include <csignal>
@@ -179,8 +181,10 @@ train::TrainerOptions Run::options() {
                       .should_stop = [this] { return interrupt_.happened() || losses_.is_lost(); },
                       .should_save = [] { return save_is_asked.exchange(false); }};
   if (const std::int64_t warm = config_.whole("warmup_steps"); warm >= steps)
-    view_.say("warmup_steps=" + std::to_string(warm) + " of a run of " + std::to_string(steps) +
-              " steps: the learning rate reaches its value in the last one only");
+    view_.say(
+        fmt::format("warmup_steps={} of a run of {} steps: the learning rate reaches its value in "
+                    "the last one only",
+                    warm, steps));
   return options;
 }
 
@@ -232,7 +236,7 @@ void Run::save_result(const train::Trained& done) {
 // A test of survival that met nothing proves nothing.
 void Run::tell_of_injections() {
   for (const std::string& one : watching_.not_injected())
-    view_.say("--inject " + one + " did not happen: the run has no such request");
+    view_.say(fmt::format("--inject {} did not happen: the run has no such request", one));
 }
 
 ExitCode Run::show_plan() {
@@ -247,8 +251,8 @@ ExitCode Run::show_plan() {
   if (is_json_)
     print(to_line(to_json(answer, seconds)) + "\n");
   else
-    print(to_string(answer) + "\nabout " + step_time_text(seconds) + " a step" +
-          (answer.fits ? "" : "; it does not fit") + "; nothing was trained\n");
+    print(fmt::format("{}\nabout {} a step{}; nothing was trained\n", to_string(answer),
+                      step_time_text(seconds), answer.fits ? "" : "; it does not fit"));
   return answer.fits ? kOk : is_busy && is_allowed ? kBusy : kDoesNotFit;
 }
 
@@ -264,13 +268,13 @@ BesideOthers Run::beside_others() {
 
 ExitCode Run::evaluate() {
   if (!data_.evaluation)
-    throw InputError("val_data",
-                     "expected data to evaluate on, such as " +
-                         (fs::path(config_.text("data_dir")) / config_.text("val_data")).string() +
-                         ", received none");
+    throw InputError(
+        "val_data",
+        fmt::format("expected data to evaluate on, such as {}, received none",
+                    (fs::path(config_.text("data_dir")) / config_.text("val_data")).string()));
   if (!trainer_->prepare() && request_.at("resume").get<bool>())
-    throw InputError("resume",
-                     "expected a checkpoint in " + config_.text("out") + ", received none");
+    throw InputError(
+        "resume", fmt::format("expected a checkpoint in {}, received none", config_.text("out")));
   const train::Evaluated result = trainer_->evaluate();
   watching_.know(made_);
   watching_.write(story_.notes(), /*survived=*/true);
@@ -319,24 +323,24 @@ ExitCode Run::train() {
     if (interrupt_.happened()) return interrupt_.exit_code();  // while it waited for memory
     tell_of_failure();
     const std::int64_t steps = trainer_->step().steps();
-    out_of_memory("memory ran out in every plan; " +
-                  (steps == 0 && !fs::exists(out / "checkpoint-00000000")
-                       ? "no step was committed"
-                       : "the last committed step, " + std::to_string(steps) + ", is saved in " +
-                             out.string()));
+    out_of_memory(
+        "memory ran out in every plan; " +
+        (steps == 0 && !fs::exists(out / "checkpoint-00000000")
+             ? "no step was committed"
+             : fmt::format("the last committed step, {}, is saved in {}", steps, out.string())));
   }
   view_.end();
   train::Step& step = trainer_->step();
   const std::string lost = losses_.sentence();
   if (!lost.empty())
-    view_.say(lost + ": these weights are useless; try a smaller lr" +
-              (losses_.is_lost() ? "" : ", and stop_on_nan=10 to end such a run early"));
+    view_.say(fmt::format("{}: these weights are useless; try a smaller lr{}", lost,
+                          losses_.is_lost() ? "" : ", and stop_on_nan=10 to end such a run early"));
   if (losses_.is_lost() && !interrupt_.happened()) {
     view_.say("stopped after step " + std::to_string(done.steps));
   } else if (done.is_stopped) {
     if (!done.not_saved.empty()) throw WriteError(done.not_saved);
-    view_.say("stopped after step " + std::to_string(done.steps) + " of a run in " + out.string() +
-              "; --resume continues it");
+    view_.say(fmt::format("stopped after step {} of a run in {}; --resume continues it", done.steps,
+                          out.string()));
   } else {
     save_result(done);
     train::Plan plan = step.plan();
@@ -362,7 +366,7 @@ ExitCode Run::go() {
   } catch (const OutOfMemoryError& error) {
     if (!request_.at("dry_run").get<bool>()) tell_of_failure();
     if (!request_.at("dry_run").get<bool>()) throw;
-    print_error("headroom train: " + error.sentence() + "\n");
+    print_error(fmt::format("headroom train: {}\n", error.sentence()));
     return kDoesNotFit;
   }
   if (interrupt_.happened()) return interrupt_.exit_code();

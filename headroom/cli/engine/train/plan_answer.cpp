@@ -1,5 +1,7 @@
 #include "headroom/cli/engine/train/plan_answer.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -29,24 +31,25 @@ PlanAnswer plan_answer(train::Step& step, std::int64_t rows) {
 }
 
 std::string to_string(const PlanAnswer& answer) {
-  const std::string rows = "a step of " + std::to_string(answer.rows) + " rows ";
+  const std::string rows = fmt::format("a step of {} rows", answer.rows);
   const std::string plan = to_string(answer.plan);
   if (!answer.fits && *answer.needed <= *answer.free)
-    return rows + "does not fit; with " + answer.allowed_by + " it does: " + plan + " needs " +
-           to_string(*answer.needed) + ", and " + to_string(*answer.free) + " are usable";
+    return fmt::format("{} does not fit; with {} it does: {} needs {}, and {} are usable", rows,
+                       answer.allowed_by, plan, to_string(*answer.needed), to_string(*answer.free));
   if (!answer.fits)
-    return rows + "does not fit: it needs at least " + to_string(*answer.needed) + ", with " +
-           plan + (answer.allowed_by.empty() ? "" : ", which " + answer.allowed_by + " allows") +
-           ", and only " + to_string(*answer.free) + " are usable";
+    return fmt::format(
+        "{} does not fit: it needs at least {}, with {}{}, and only {} are usable", rows,
+        to_string(*answer.needed), plan,
+        answer.allowed_by.empty() ? "" : fmt::format(", which {} allows", answer.allowed_by),
+        to_string(*answer.free));
   const std::int64_t parts = count_of_parts(answer.plan, answer.rows);
-  std::string text =
-      rows + "runs in " + (parts == 1 ? "one pass: " : std::to_string(parts) + " parts: ");
-  text += plan;
+  std::string text = fmt::format("{} runs in {}: {}", rows,
+                                 parts == 1 ? "one pass" : std::to_string(parts) + " parts", plan);
   if (!answer.why_unpriced.empty())
-    return text + "; its memory is not known (" + answer.why_unpriced + ")";
+    return fmt::format("{}; its memory is not known ({})", text, answer.why_unpriced);
   if (!answer.needed) return text;
   text += "; it needs " + to_string(*answer.needed);
-  return answer.free ? text + ", and " + to_string(*answer.free) + " are usable" : text;
+  return answer.free ? fmt::format("{}, and {} are usable", text, to_string(*answer.free)) : text;
 }
 
 Json to_json(const PlanAnswer& answer, double step_s) {

@@ -1,5 +1,7 @@
 #include "headroom/cli/engine/train/training_view.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdio>
 
@@ -20,22 +22,22 @@ std::string number(const char* form, double value) {
 void TrainingView::say(std::string_view text) {
   line_.clear();
   for (const std::string_view line : split(trim(text), '\n'))
-    print_error("headroom train: " + std::string(line) + "\n");
+    print_error(fmt::format("headroom train: {}\n", line));
 }
 
 void TrainingView::show(const train::Progress& progress, std::optional<Bytes> peak) {
   const double share = static_cast<double>(progress.step) /
                        static_cast<double>(std::max<std::int64_t>(progress.steps, 1));
-  const std::string step = "step " + std::to_string(progress.step) + "/" +
-                           std::to_string(progress.steps) + "  loss " +
-                           number("%.4f", progress.loss);
-  const std::string rate = "  " + number("%.1f", progress.rows_per_s) + " rows/s";
+  const std::string step = fmt::format("step {}/{}  loss {}", progress.step, progress.steps,
+                                       number("%.4f", progress.loss));
+  const std::string rate = fmt::format("  {} rows/s", number("%.1f", progress.rows_per_s));
   const std::string memory = peak ? "  peak " + to_string(*peak) : "";
   const bool is_last = progress.step == progress.steps;
   constexpr int kWarmUp = 3;  // steps that are slower than the others
-  const std::string left = ++shown_ <= kWarmUp || is_last
-                               ? ""
-                               : "  " + duration_text(Seconds(progress.seconds_left)) + " left";
+  const std::string left =
+      ++shown_ <= kWarmUp || is_last
+          ? ""
+          : fmt::format("  {} left", duration_text(Seconds(progress.seconds_left)));
   const Terminal terminal = standard_error();
   if (!terminal.is_terminal) return line_.show(step + rate + memory + left, is_last);
   // Where the terminal has no room, the bar's length goes first, then memory, then the rate.
@@ -60,7 +62,7 @@ void TrainingView::show_event(const train::Event& event) {
 
 void TrainingView::show_evaluation(const train::Evaluated& result, std::int64_t step) {
   std::string text =
-      "evaluation after step " + std::to_string(step) + ": loss " + number("%.4f", result.loss);
+      fmt::format("evaluation after step {}: loss {}", step, number("%.4f", result.loss));
   if (result.accuracy) text += ", accuracy " + number("%.2f %%", 100 * *result.accuracy);
   say(text);
 }
