@@ -3,8 +3,8 @@
 //   const Answer answer = by_formula(model::model_named("gpt2"), settings, cards);
 //   if (answer.does_not_fit()) say(to_json(answer));
 //
-// Its document (docs/reference/json.md) is made here, whoever found the figures: the command, its
-// engine or a Python program.
+// Its document (docs/reference/json.md) is made here, regardless of which program found the
+// figures: the command, its engine or a Python program.
 #pragma once
 
 #include <optional>
@@ -29,7 +29,7 @@ struct OnCard {
   gpu::SimulatedCard card;
   trace::Peak peak;
   bool fits = false;
-  Bytes spare;                   // negative: missing
+  Bytes spare;                   // negative: the shortfall
   bool until_it_failed = false;  // of a script: the figures cover only the part before that
 
   bool operator==(const OnCard&) const = default;
@@ -48,7 +48,7 @@ struct Answer {
   std::vector<std::string> notes;
   std::vector<plan::Saving> advice;
   std::optional<std::vector<plan::Saving>> techniques = {};  // std::nullopt: not requested
-  std::optional<plan::QuickEstimate> rule = {};              // --quick: the rule of thumb
+  std::optional<plan::QuickEstimate> rule = {};              // --quick: bytes per parameter
 
   // The card with the least memory left; null without cards.
   [[nodiscard]] const OnCard* tightest() const;
@@ -56,7 +56,8 @@ struct Answer {
 };
 
 [[nodiscard]] Json to_json(const Answer& answer);
-// The first half of it: the model, the card, the figures, and whether they fit.
+// The same without notes, advice and other cards: the model, the card, its figures, and whether
+// they fit.
 [[nodiscard]] Json figures_to_json(const Answer& answer);
 // The list of `advice`, also of `headroom fit`. `limited`: there is a card to fit into. `dry_run`:
 // the changes that can run were run.

@@ -29,8 +29,8 @@ struct Fit {
   Over over = Over::batch;
   std::optional<std::int64_t> size = {};  // std::nullopt: not even the smallest fits
   std::optional<std::int64_t> recommended = {};
-  bool capped = false;     // the largest size that may be tried fits
-  bool is_proven = false;  // the next larger size was tried and does not fit
+  bool capped = false;                // the largest size that may be tried fits
+  bool is_proven = false;             // the next larger size was tried and does not fit
   std::vector<TriedSize> tried = {};  // in their order
   std::vector<std::string> notes = {};
   std::vector<plan::Saving> advice = {};

@@ -14,8 +14,7 @@ trace::About about(const Answer& answer) {
   trace::About about;
   about.facts = {{"model", answer.model}};
   if (!answer.settings) return about;
-  const Json settings = model::to_json(*answer.settings),
-             usual = model::to_json(model::Settings{});
+  const Json settings = model::to_json(*answer.settings), usual = model::to_json(model::Settings{});
   const std::set<std::string> asked{"batch", "seq", "dtype", "optimizer", "checkpointing"};
   for (const auto& [name, value] : settings.items())
     if (!value.is_null() && (asked.contains(name) || value != usual.value(name, Json())))

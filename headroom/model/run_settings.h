@@ -82,7 +82,7 @@ struct Settings {
   bool freeze_backbone = false;
   Quantize quantize = Quantize::none;
   LossForm loss = LossForm::full;
-  std::int64_t loss_chunk = 0;  // tokens per chunk, if chunked
+  std::int64_t loss_chunk = 0;            // tokens per chunk, if chunked
   std::set<std::string> techniques = {};  // by name: those without a field here (plan/technique.h)
   bool use_cache = false;
   bool hold_outputs = false;  // the model's outputs live through the backward pass

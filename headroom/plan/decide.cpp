@@ -51,8 +51,7 @@ Decided by_variant(const std::string& text, const model::Settings& settings,
   return {choice.model, settings, choice.why};
 }
 
-Decided with_batch(const std::string& model, model::Settings settings,
-                   const BatchChoice& choice) {
+Decided with_batch(const std::string& model, model::Settings settings, const BatchChoice& choice) {
   // If even batch 1 does not fit, uses batch 1: the estimate then shows how much is missing.
   settings.batch = std::max<std::int64_t>(1, choice.batch);
   return {model, settings, choice.why};
@@ -63,7 +62,7 @@ Decided by_size_table(const std::string& name, const model::Settings& settings,
   const auto model = model::model_named(name);
   return with_batch(name, settings,
                     batch_by_size(model.config, settings, plannable(room_of(smallest)),
-                                        gpu::find_profile(smallest.profile)));
+                                  gpu::find_profile(smallest.profile)));
 }
 
 Decided by_simple_formula(const std::string& name, const model::Settings& settings,
@@ -77,7 +76,7 @@ Decided by_simple_formula(const std::string& name, const model::Settings& settin
 Decided by_strategy(const std::string& name, const model::Settings& settings, std::size_t gpus) {
   const auto model = model::model_named(name);
   const auto choice = strategy_by_size(forecast::count_parameters(model.config), settings,
-                                             static_cast<int>(std::max<std::size_t>(1, gpus)));
+                                       static_cast<int>(std::max<std::size_t>(1, gpus)));
   return {name, choice.settings, choice.why};
 }
 

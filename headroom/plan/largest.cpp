@@ -19,7 +19,8 @@ constexpr Size kLookAhead = 16;
 
 class SizeSearch {
  public:
-  SizeSearch(const SizeBounds& bounds, const SizeTrials& trials) : bounds_(bounds), trials_(trials) {}
+  SizeSearch(const SizeBounds& bounds, const SizeTrials& trials)
+      : bounds_(bounds), trials_(trials) {}
 
   LargestSize run() {
     for (Guess next = first(); next && tried() < bounds_.most_trials; next = choose())
@@ -155,9 +156,8 @@ std::optional<Line> line_near(const Needs& needs, Bytes room) {
   std::sort(near.begin(), near.end(), [&](const Measured& one, const Measured& other) {
     return std::abs((room - one.second).count) < std::abs((room - other.second).count);
   });
-  const auto [low, high] = std::minmax(near[0], near[1], [](const auto& one, const auto& other) {
-    return one.first < other.first;
-  });
+  const auto [low, high] = std::minmax(
+      near[0], near[1], [](const auto& one, const auto& other) { return one.first < other.first; });
   return line_through(low, high);
 }
 

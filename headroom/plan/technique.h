@@ -7,8 +7,7 @@
 //     for (const Change& change : technique.changes(situation)) say(change.option);
 //
 // A new technique is a new file there, which defines a function of the file's name that returns it.
-// If a model has to be put into another form for it, a file of the same name in recipe/techniques/
-// does that (recipe/techniques.h).
+// If it changes the model too, add recipe/techniques/NAME.cpp (recipe/techniques.h).
 #pragma once
 
 #include <cstdint>
@@ -43,7 +42,8 @@ struct Change {
   model::Settings settings;       // with the change
   bool changes_training = false;  // another result: LoRA, fewer bits, another optimizer
   bool is_last_resort = false;    // another task: a shorter sequence
-  // If one change comes in several sizes, one is shown: the first that is enough, or else the last.
+  // One of several sizes of the same change, as --seq 512 and --seq 256: only the first that fits
+  // is shown, or the last if none fits.
   bool is_a_size = false;
 };
 
@@ -65,8 +65,8 @@ template <typename Apply>
 }
 
 // An option of `headroom estimate`: `key` is its name in the settings' JSON (model/run_settings.h),
-// and the option has dashes for underscores. `own`: a flag for a technique of this name in
-// Settings::techniques, which needs no field in the settings.
+// and the option has dashes for underscores. Kind::own is a flag that adds its key to
+// Settings::techniques, so the technique needs no field of its own in the settings.
 struct Option {
   enum class Kind { word, count, number, list, flag, own };
   const char* key;
@@ -86,8 +86,8 @@ struct Key {
   std::function<void(std::string_view value, model::Settings& settings)> apply;
 };
 
-// A form that a training step can take up or leave between two attempts (train/ladder.h), with the
-// same result.
+// A technique that a training step can switch on or off between two attempts (train/ladder.h)
+// without changing the result.
 struct Rung {
   std::string name;        // in plans and their files: "fused_loss"
   int place = 0;           // the ladder adds the lowest first

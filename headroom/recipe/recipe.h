@@ -4,7 +4,7 @@
 //   const recipe::Recipe recipe = recipe::make({"model=lora", "dataset=flowers102"}, device);
 //   train::Step step(recipe.model->module(), *recipe.optimizer, recipe.objective, recipe.step);
 //   for (int i = 0; i < 10; ++i) say(step.run(recipe.batches.next()).loss());
-//   recipe::save(recipe, "adapter");
+//   recipe::save(recipe, "adapter");   // recipe/result.h
 //
 // The weights are those of `headroom train` with these keys after as many steps, to the bit.
 #pragma once
@@ -40,13 +40,13 @@ struct Model {
 };
 
 struct ModelOptions {
-  std::int64_t outputs = 0;  // of the data: classes, or tokens; 0: not known
-  // False for a run that goes on: its weights come from a checkpoint.
+  std::int64_t outputs = 0;  // classes or vocabulary tokens in the data; 0 if not known
+  // False for a run that is resumed: its weights come from a checkpoint.
   bool reads_weights = true;
   std::function<void(std::string_view)> say = {};  // hears a line at each milestone
 };
 
-// Sets the seed. Runs again from its start if memory runs out on the way, with the same random
+// Sets the seed and makes the model. If memory runs out meanwhile, starts over with the same random
 // numbers. Throws InputError for weights that are missing.
 [[nodiscard]] Model model_of(const config::Training& training, c10::Device device,
                              const ModelOptions& options = {});

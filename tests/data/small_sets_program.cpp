@@ -9,9 +9,9 @@
 
 #include "headroom/base/file.h"
 #include "headroom/base/json.h"
-#include "tests/data/small_sets.h"
 #include "headroom/models/initialise.h"
 #include "headroom/weights/safetensors.h"
+#include "tests/data/small_sets.h"
 
 namespace {
 

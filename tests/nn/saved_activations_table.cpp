@@ -66,10 +66,11 @@ void print_table() {
   const auto batch = models::empty_batch(*model, {.rows = 2, .length = 1024}, box.device(0));
   std::cout << std::left << std::setw(26) << "MiB" << std::right << std::setw(8) << "kept"
             << std::setw(8) << "peak" << std::setw(8) << "host\n";
-  for (const Way& way : std::vector<Way>{{"nothing"},
-                                         {"checkpointing", Recompute::nonreentrant},
-                                         {"checkpointing and offload", Recompute::nonreentrant, true},
-                                         {"offload", Recompute::none, true}})
+  for (const Way& way :
+       std::vector<Way>{{"nothing"},
+                        {"checkpointing", Recompute::nonreentrant},
+                        {"checkpointing and offload", Recompute::nonreentrant, true},
+                        {"offload", Recompute::none, true}})
     run(box, *model, batch, way);
 }
 

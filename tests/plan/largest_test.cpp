@@ -15,20 +15,20 @@ Searched search(std::int64_t first, const std::function<std::int64_t(std::int64_
                 std::int64_t room, std::optional<std::int64_t> at_most = 1 << 24) {
   Needs needs;
   std::int64_t last = 0;
-  const LargestSize found = find_largest(
-      {.at_most = at_most, .first = first},
-      {.fits =
-           [&](std::int64_t size) {
-             last = size;
-             needs[size] = Bytes{need(size)};
-             return need(size) <= room;
-           },
-       .foresee = [&](std::int64_t size) -> std::optional<bool> {
-         const auto line = line_near(needs, Bytes{room});
-         if (!line) return {};
-         return line->at(size) <= Bytes{room};
-       },
-       .guess = [&] { return need(last) <= room ? last * 2 : last / 2; }});
+  const LargestSize found =
+      find_largest({.at_most = at_most, .first = first},
+                   {.fits =
+                        [&](std::int64_t size) {
+                          last = size;
+                          needs[size] = Bytes{need(size)};
+                          return need(size) <= room;
+                        },
+                    .foresee = [&](std::int64_t size) -> std::optional<bool> {
+                      const auto line = line_near(needs, Bytes{room});
+                      if (!line) return {};
+                      return line->at(size) <= Bytes{room};
+                    },
+                    .guess = [&] { return need(last) <= room ? last * 2 : last / 2; }});
   return {found, needs.size()};
 }
 
@@ -45,7 +45,8 @@ TEST(Largest, FindsItAndProvesIt) {
 }
 
 TEST(Largest, NotEvenOneFits) {
-  const auto [found, trials] = search(8, [](auto size) { return 500 + 37 * size; }, 520);
+  const auto [found, trials] = search(
+      8, [](auto size) { return 500 + 37 * size; }, 520);
   EXPECT_EQ(found.size, std::nullopt);
   EXPECT_TRUE(found.is_proven);
   EXPECT_LE(trials, 6U);
@@ -62,14 +63,16 @@ TEST(Largest, ACurveTakesAFewMore) {
 }
 
 TEST(Largest, ANeedThatDoesNotGrowEndsTheSearch) {
-  const auto [found, trials] = search(4, [](auto) { return 500; }, 1'000);
+  const auto [found, trials] = search(
+      4, [](auto) { return 500; }, 1'000);
   EXPECT_GE(found.size.value_or(0), 64);
   EXPECT_FALSE(found.is_proven);
   EXPECT_LE(trials, 6U);
 }
 
 TEST(Largest, IsCapped) {
-  const auto [found, trials] = search(4, [](auto size) { return size; }, 1'000, 8);
+  const auto [found, trials] = search(
+      4, [](auto size) { return size; }, 1'000, 8);
   EXPECT_EQ(found.size, 8);
   EXPECT_TRUE(found.capped);
   EXPECT_TRUE(found.is_proven);

@@ -6,9 +6,9 @@
 #include <filesystem>
 
 #include "headroom/base/file.h"
-#include "tests/data/small_sets.h"
 #include "headroom/models/initialise.h"
 #include "headroom/weights/safetensors.h"
+#include "tests/data/small_sets.h"
 
 namespace headroom::testing {
 namespace {

@@ -7,9 +7,9 @@
 
 #include "headroom/base/error.h"
 #include "headroom/sim/simulate.h"
-#include "tests/weights/stored_models.h"
 #include "tests/support/file_size_limit.h"
 #include "tests/weights/adapter_net.h"
+#include "tests/weights/stored_models.h"
 
 namespace headroom::weights {
 namespace {

@@ -181,9 +181,9 @@ void add_rehearse(Registry& registry) {
       "  headroom rehearse --gpus \"RTX 4090\" --fit --map \"--batch-size=batch\" -- \\\n"
       "      python train.py --batch-size 8\n"
       "  headroom rehearse --gpus sim:1x24GiB --mode compute -- python train.py\n\n"
-      "To the script the simulated cards look like CUDA devices. It needs no GPU and no change;\n"
-      "existing files and checkpoints stay as they are. After the last step the script exits with\n"
-      "0.\n"
+      "To the script the simulated cards look like CUDA devices. Neither a GPU nor a change is\n"
+      "needed; existing files and checkpoints stay as they are. After the last step Headroom ends\n"
+      "the script with exit code 0.\n"
       "Exit: 0 it fits, 2 it does not, 1 the script failed, 69 no cards, no Python with\n"
       "headroom or no matching torch, 64 wrong usage, 73 a file cannot be written.");
   options->app = command;
@@ -204,9 +204,10 @@ void add_rehearse(Registry& registry) {
   command->add_option("--rules", options->rules, "Kernels to model: cuda (default) or cpu")
       ->check(CLI::IsMember({"cuda", "cpu"}));
   command
-      ->add_option("--assume-true", options->assume_true,
-                   "Share of a mask that is taken for true where it decides a size, as in x[mask]; "
-                   "0,1 rehearses both bounds")
+      ->add_option(
+          "--assume-true", options->assume_true,
+          "Share of a mask that is assumed to be true where it decides a size, as in x[mask]; "
+          "0,1 rehearses both bounds")
       ->delimiter(',')
       ->expected(1, 2)
       ->allow_extra_args(false)
@@ -214,7 +215,7 @@ void add_rehearse(Registry& registry) {
       ->default_str("0.5");
   command
       ->add_option("--ranks", options->ranks,
-                   "Make the script one rank of this many; the others are pretended")
+                   "Make the script one rank of this many; the others are simulated")
       ->check(whole_number(1, 1 << 20));
   command->add_flag("--all-ranks", options->all_ranks,
                     "Start every rank that the launcher starts, each with all cards");

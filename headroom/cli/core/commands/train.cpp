@@ -124,24 +124,25 @@ ExitCode run_train(const TrainOptions& options) {
   DryPlace dry{devices};
   if (options.dry_run) dry = dry_place(devices, config);
   const auto place = has_data ? take_place(config::Training(config), dry.devices) : std::nullopt;
-  const Json request{{"config", config.given()},
-               {"base", settings.sources.base ? Json(settings.sources.base->string()) : Json()},
-               {"goes_on", settings.goes_on},
-               {"gpus", !place                     ? "cpu"
-                        : dry.devices.text.empty() ? "auto"
-                                                   : dry.devices.text},
-               {"card", place ? Json(place->card) : Json()},
-               {"uuids", place ? place->uuids : std::vector<std::string>{}},
-               {"lease", place ? or_null(place->lease) : Json()},
-               {"usable_bytes", dry.usable ? Json(dry.usable->count) : Json()},
-               {"resume", options.resume},
-               {"dry_run", options.dry_run},
-               {"eval_only", options.eval_only},
-               {"trace", or_null(options.trace)},
-               {"snapshot", or_null(options.snapshot)},
-               {"html", or_null(options.html)},
-               {"inject", options.inject},
-               {"json", options.json}};
+  const Json request{
+      {"config", config.given()},
+      {"base", settings.sources.base ? Json(settings.sources.base->string()) : Json()},
+      {"goes_on", settings.goes_on},
+      {"gpus", !place                     ? "cpu"
+               : dry.devices.text.empty() ? "auto"
+                                          : dry.devices.text},
+      {"card", place ? Json(place->card) : Json()},
+      {"uuids", place ? place->uuids : std::vector<std::string>{}},
+      {"lease", place ? or_null(place->lease) : Json()},
+      {"usable_bytes", dry.usable ? Json(dry.usable->count) : Json()},
+      {"resume", options.resume},
+      {"dry_run", options.dry_run},
+      {"eval_only", options.eval_only},
+      {"trace", or_null(options.trace)},
+      {"snapshot", or_null(options.snapshot)},
+      {"html", or_null(options.html)},
+      {"inject", options.inject},
+      {"json", options.json}};
   become_engine({"train", to_line(request)});
 }
 
@@ -160,7 +161,8 @@ void add_train(Registry& registry) {
       "A key=value overrides the file, which overrides the preset. When a batch does not fit, the\n"
       "step runs in smaller parts, with checkpointing, or with activations in host memory: the\n"
       "effective batch and the result stay the same. Ctrl-C finishes the step and saves;\n"
-      "--resume goes on with the folder's settings, and --eval-only out=FOLDER measures it.\n"
+      "--resume goes on with the folder's settings, and --eval-only out=FOLDER evaluates its "
+      "model.\n"
       "Exit: 0, 76 out of memory in every plan, 75 no room in time, 65 missing data or weights,\n"
       "69 no GPU, 64 wrong usage, 73 cannot write, 130 or 143 after Ctrl-C or SIGTERM; with\n"
       "--dry-run 2 if it does not fit.");
@@ -171,7 +173,7 @@ void add_train(Registry& registry) {
       ->capture_default_str();
   add_gpus_option(command, options->gpus);
   command->add_flag("--resume", options->resume,
-                    "Go on after the newest sound checkpoint in `out`");
+                    "Resume from the newest valid checkpoint in `out`");
   command->add_flag("--dry-run", options->dry_run, "Show plan, memory and time; train nothing");
   command->add_flag("--eval-only", options->eval_only, "Evaluate; train nothing");
   command->add_option("--trace", options->trace, "Write the run's memory events to this file");
@@ -181,7 +183,7 @@ void add_train(Registry& registry) {
                       "Write a page that shows the run's memory over time, for a browser");
   command
       ->add_option("--inject", options->inject,
-                   "For tests, on simulated cards: let a request fail, oom@K, oom@K:lasting, "
+                   "For tests, on simulated cards: make an allocation fail, oom@K, oom@K:lasting, "
                    "oom@K:every=N, oom@step=S, oom@step=S:phase=P with P data, forward, backward, "
                    "optimizer or eval, or neighbour@step=S:30%; repeat it for more")
       ->allow_extra_args(false);

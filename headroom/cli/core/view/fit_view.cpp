@@ -53,7 +53,8 @@ std::string tried_table(const Fit& fit, const Terminal& terminal) {
 std::string settings_of(const Fit& fit, const Terminal& terminal) {
   if (!fit.settings) return "";
   model::Settings settings = *fit.settings;
-  if (fit.size) (fit.over == answer::Over::batch ? settings.batch : settings.seq.emplace()) = *fit.size;
+  if (fit.size)
+    (fit.over == answer::Over::batch ? settings.batch : settings.seq.emplace()) = *fit.size;
   return wrapped(answer::settings_words(settings), "", "", std::clamp(terminal.width, 20, 100));
 }
 

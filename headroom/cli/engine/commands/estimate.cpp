@@ -57,7 +57,7 @@ std::vector<std::string> notes_of(const Json& request, const model::NamedModel& 
 }
 
 answer::Answer answer_to(const Json& request, const model::NamedModel& model,
-                 const std::vector<Estimate>& estimates) {
+                         const std::vector<Estimate>& estimates) {
   const Estimate& tightest = *std::min_element(
       estimates.begin(), estimates.end(),
       [](const Estimate& one, const Estimate& other) { return one.spare() < other.spare(); });
