@@ -43,8 +43,7 @@ Json python_request(const ModelRequest& request, const std::vector<std::string>&
                {"batch", is_in(given, "--batch") ? Json(settings.batch) : Json()},
                {"mode", is_in(given, "--mode") ? Json(to_string(settings.mode)) : Json()},
                {"rules", request.rules},
-               {"allocator", request.allocator ? Json(*request.allocator) : Json()},
-               {"json", request.json}};
+               {"allocator", request.allocator ? Json(*request.allocator) : Json()}};
   for (const auto& card : machine::cards_to_fill(request.gpus))
     json["cards"].push_back(gpu::to_json(card));
   return json;
@@ -111,7 +110,10 @@ std::vector<rehearse::TriedAdvice> advice_for(const Json& request, const answer:
     print_error(std::string("headroom estimate: trying ") + change.name + "\n");
     trial["change"] = change.name;
     const PythonStep step("estimate", trial, /*quiet=*/true);
-    if (step.exit_code() != kOk) continue;
+    if (step.exit_code() != kOk) {
+      print_error(std::string("headroom estimate: the function fails with ") + change.name + "\n");
+      continue;
+    }
     const answer::Answer with = step.answer();
     advice.push_back({.change = change,
                       .was_made = step.found().at("change_made").get<bool>(),
