@@ -96,6 +96,7 @@ asan: ## Build and test with clang's address and undefined-behaviour sanitizers
 	@scripts/setup.sh clang
 	@scripts/build.sh asan
 	@ASAN_OPTIONS=allocator_may_return_null=1 \
+	  LSAN_OPTIONS=print_suppressions=0:suppressions=$(CURDIR)/tests/build/lsan-suppressions.txt \
 	  JOBS=$(JOBS) scripts/test.sh build/asan
 
 tsan: ## Build and test with clang's thread sanitizer

@@ -38,7 +38,7 @@ class Box:
         for i in range(len(self.jobs), len(self.jobs) + count):
             with open(self.folder / f"{i}.log", "w") as log:
                 self.jobs.append(subprocess.Popen(
-                    [self.headroom, "train", "model=gpt-tiny", "dataset=synthetic", f"steps={steps}",
+                    [self.headroom, "train", "model=gpt-tiny", "dataset=synthetic", "num_workers=0", f"steps={steps}",
                      f"out={self.folder / str(i)}", "wait_for_gpu=true",
                      "gpu_check_interval_seconds=0.1", "--gpus", self.spec],
                     env=self.environment, stdout=log, stderr=log))
