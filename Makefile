@@ -1,7 +1,7 @@
 # What a person types. `make help` lists it.
 SHELL := /bin/bash
 JOBS ?= $(shell nproc)
-TSAN_OPTIONS = ignore_noninstrumented_modules=1:allocator_may_return_null=1:suppressions=$(CURDIR)/tests/build/tsan-suppressions.txt
+TSAN_OPTIONS = ignore_noninstrumented_modules=1:allocator_may_return_null=1:die_after_fork=0:suppressions=$(CURDIR)/tests/build/tsan-suppressions.txt
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build demo test gpu-check settle trainers versions stress-lease stress-spread stress-folder train-linear-flowers-robust train-lora-flowers-robust train-all-robust check survive rehearse-check peers fuzz-allocator bench format format-check lint asan tsan clang fuzz-readers docs docs-pictures dist changelog wheel python clean

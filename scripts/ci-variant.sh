@@ -22,6 +22,7 @@ export ASAN_OPTIONS=allocator_may_return_null=1
 # threads wait for each other, cannot be seen. Our code and the headers in it are.
 if [ "$preset" = tsan ]; then
   export TSAN_OPTIONS=ignore_noninstrumented_modules=1:allocator_may_return_null=1 OMP_NUM_THREADS=1
+  TSAN_OPTIONS+=:die_after_fork=0  # a child process of a program with threads may have its own
   TSAN_OPTIONS+=:suppressions=$PWD/tests/build/tsan-suppressions.txt
 fi
 # In one process: starting LibTorch under a sanitizer costs more than most of these tests.
