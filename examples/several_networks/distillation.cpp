@@ -38,7 +38,7 @@ int main(int argc, char** argv) {
   const std::int64_t rows = argc > 2 ? std::stol(argv[2]) : 128;
 
   torch::manual_seed(1);
-  nn::Sequential teacher = network(256), student = network(32), averaged = network(32);
+  nn::Sequential teacher = network(256), student = network(64), averaged = network(64);
   for (nn::Sequential* one : {&teacher, &student, &averaged}) (*one)->to(device);
   {
     const torch::NoGradGuard no_gradients;
@@ -61,7 +61,7 @@ int main(int argc, char** argv) {
                           return torch::kl_div(said, right, at::Reduction::Sum) / batch[0].size(0);
                         },
                     .also = {teacher.get()}});
-  for (int i = 0; i < 400; ++i) {
+  for (int i = 0; i < 1000; ++i) {
     step.run({torch::randn({rows, kInputs})});
     average(averaged, student);  // after the step, which is committed
   }
