@@ -34,7 +34,8 @@ optim::Schedule schedule_of(const config::Resolved& config, std::int64_t steps) 
 
 // ---- Model ----
 
-// The techniques that a step can take up by itself: they are its wish, and no part of the model.
+// The techniques that a step can switch by itself: it starts with these. The model is built without
+// them.
 std::set<std::string> rungs_of(const config::Resolved& config) {
   std::set<std::string> names;
   for (const plan::Rung& rung : plan::rungs()) {
