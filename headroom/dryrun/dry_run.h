@@ -42,6 +42,7 @@
 #include "headroom/dryrun/subject.h"
 #include "headroom/gpu/simulated.h"
 #include "headroom/libtorch/modules.h"
+#include "headroom/libtorch/stored_weight.h"
 #include "headroom/sim/simulate.h"
 #include "headroom/trace/report.h"
 
@@ -110,8 +111,7 @@ template <typename Model, typename Batch, typename Loss, typename Optimizer>
 [[nodiscard]] Subject subject_of(Model& model, const Batch& batch, Loss loss,
                                  Optimizer& optimizer) {
   Subject subject;
-  for (const auto& parameter : model.named_parameters())
-    subject.parameters.emplace_back(parameter.key(), parameter.value());
+  subject.parameters = libtorch::parameters_of(model);
   for (const auto& buffer : model.named_buffers())
     subject.buffers.emplace_back(buffer.key(), buffer.value());
   detail::add_inputs(subject.inputs, batch);

@@ -19,4 +19,8 @@ AutocastScope::~AutocastScope() {
   at::autocast::set_autocast_enabled(device_, enabled_before_);
 }
 
+bool autocasts(c10::DeviceType device) {
+  return at::autocast::is_autocast_available(device) && at::autocast::is_autocast_enabled(device);
+}
+
 }  // namespace headroom::libtorch

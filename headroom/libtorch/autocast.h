@@ -29,4 +29,7 @@ class AutocastScope {
   bool enabled_before_;
 };
 
+// Whether this thread runs operators of this kind of device in mixed precision now.
+[[nodiscard]] bool autocasts(c10::DeviceType device);
+
 }  // namespace headroom::libtorch

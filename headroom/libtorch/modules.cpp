@@ -8,6 +8,7 @@
 #include "headroom/base/error.h"
 #include "headroom/libtorch/detail/relocation.h"
 #include "headroom/libtorch/on.h"
+#include "headroom/libtorch/stored_weight.h"
 
 namespace headroom::libtorch {
 namespace {
@@ -26,6 +27,7 @@ Entries entries_of(const Module& module) {
 
 void add(Relocation& relocation, const Module& module) {
   for (const auto& [name, tensor] : entries_of(module)) relocation.add(name, tensor);
+  for (const auto& [name, tensor] : tensors_of(module)) relocation.add(name, tensor);
 }
 
 // ---- The state of torch::optim's optimizers ----

@@ -5,7 +5,7 @@
 #include <mutex>
 #include <typeinfo>
 
-#include "headroom/libtorch/detail/carried_key.h"
+#include "headroom/libtorch/detail/carried.h"
 #include "headroom/libtorch/detail/relocation.h"
 #include "headroom/libtorch/versions.h"
 
@@ -32,7 +32,7 @@ class Hooks final : public VariableHooksInterface {
   explicit Hooks(const VariableHooksInterface& own) : own_(own) {}
 
   void set_data(const TensorBase& tensor, const TensorBase& data) const override {
-    const detail::WithoutKeyScope followed(*tensor.unsafeGetTensorImpl());
+    const detail::SetDataScope carried(tensor, data);
     if (!reaches_or_leaves_a_card(tensor, data)) return own_.set_data(tensor, data);
     detail::Relocation gradient(data.device());
     gradient.add("the gradient", at::Tensor(tensor).grad());

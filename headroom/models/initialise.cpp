@@ -11,6 +11,7 @@
 #include <set>
 
 #include "headroom/base/error.h"
+#include "headroom/libtorch/stored_weight.h"
 #include "headroom/nn/layers.h"
 #include "headroom/nn/module_path.h"
 #include "headroom/nn/stacked_experts.h"
@@ -177,7 +178,7 @@ void fill_with_sines(const Tensor& to) {
   to.copy_(at::from_blob(numbers.data(), to.sizes(), at::kDouble));
 }
 
-void give(const Tensor& to, const Value& value) {
+void draw(const Tensor& to, const Value& value) {
   switch (value.kind) {
     case Value::Kind::constant:
       to.fill_(value.size);
@@ -197,15 +198,40 @@ void give(const Tensor& to, const Value& value) {
   }
 }
 
+// A weight without memory of its own, such as a quantised one, takes values that are drawn beside
+// it.
+void give(const Tensor& to, const Value& value) {
+  if (libtorch::store_of(to) == nullptr) return draw(to, value);
+  const Tensor drawn = at::empty_like(to);
+  draw(drawn, value);
+  to.copy_(drawn);
+}
+
 using Wanted = std::function<bool(const std::string&)>;
+
+void initialise_experts(const ModelConfig& config, const nn::StackedExperts& experts,
+                        const std::string& path, const Wanted& wanted) {
+  const auto draw_parts = [&](const Tensor& gate_up, const Tensor& down) {
+    for (const auto& [name, part] : experts.by_expert(gate_up, down))
+      if (wanted(nn::joined(path, name)))
+        draw(part, normal(Place{config, experts, path, name, part}.spread()));
+  };
+  if (libtorch::store_of(experts.gate_up()) == nullptr)
+    return draw_parts(experts.gate_up(), experts.down());
+  if (!wanted(nn::joined(path, "0.w1.weight"))) return;  // of a packed matrix, all are or none
+  const auto whole = [](const Tensor& weight) {
+    return libtorch::store_of(weight)->whole(weight.scalar_type());
+  };
+  const Tensor gate_up = whole(experts.gate_up()), down = whole(experts.down());
+  draw_parts(gate_up, down);
+  experts.gate_up().copy_(gate_up);
+  experts.down().copy_(down);
+}
 
 void initialise_own(const ModelConfig& config, torch::nn::Module& module, const std::string& path,
                     const Wanted& wanted) {
   if (const auto* const experts = dynamic_cast<const nn::StackedExperts*>(&module)) {
-    for (const auto& [name, part] : experts->by_expert())
-      if (wanted(nn::joined(path, name)))
-        give(part, normal(Place{config, module, path, name, part}.spread()));
-    return;
+    return initialise_experts(config, *experts, path, wanted);
   }
   for (const auto& parameter : module.named_parameters(false)) {
     if (!wanted(nn::joined(path, parameter.key()))) continue;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "headroom/nn/checkpoint.h"
+#include "headroom/nn/detail/absent_weight.h"
 
 namespace headroom::nn {
 namespace {
@@ -22,7 +23,7 @@ Tensor with_gradient(Tensor result, bool wanted) {
 }  // namespace
 
 Linear::Linear(std::int64_t in, std::int64_t out, bool with_bias)
-    : weight(register_parameter("weight", at::empty({out, in}))) {
+    : weight(register_parameter("weight", detail::linear_weight({out, in}))) {
   if (with_bias) bias = register_parameter("bias", at::empty({out}));
 }
 
@@ -33,7 +34,7 @@ Tensor Linear::operator()(const Tensor& x) const {
 }
 
 Conv1D::Conv1D(std::int64_t in, std::int64_t out)
-    : weight(register_parameter("weight", at::empty({in, out}))),
+    : weight(register_parameter("weight", detail::linear_weight({in, out}))),
       bias(register_parameter("bias", at::empty({out}))) {}
 
 Tensor Conv1D::operator()(const Tensor& x) const {

@@ -9,9 +9,12 @@
 #include <functional>
 
 #include "headroom/base/error.h"
+#include "headroom/libtorch/autocast.h"
 #include "headroom/libtorch/follow.h"
 #include "headroom/libtorch/on.h"
+#include "headroom/libtorch/stored_weight.h"
 #include "headroom/nn/detail/checked_targets.h"
+#include "headroom/nn/detail/widened_linear.h"
 #include "headroom/nn/layers.h"
 
 namespace headroom::nn {
@@ -79,11 +82,13 @@ class Lora::Adapter {
   void make_parameters(Module& layer, const Sizes& sizes);
   [[nodiscard]] Tensor product(const Tensor& weight) const;
   [[nodiscard]] Tensor expanded(const Tensor& small) const;
+  [[nodiscard]] bool widens(const Tensor& x) const;
 
   // The weight owns the adapter that follows it, so the adapter has no pointer to the weight: even
   // a weak one would keep the weight's TensorImpl, and thereby the adapter, for ever.
   const Kind kind_;
   const double dropout_, scaling_;
+  const bool keeps_input_once_;
   std::shared_ptr<Factor> factor_;  // holds a_; null for an embedding
   Tensor a_, b_;
   bool merged_ = false;
@@ -142,7 +147,8 @@ void install(const Target& target, const std::shared_ptr<Adapter>& adapter) {
 Lora::Adapter::Adapter(const Target& target, const LoraLayer& layer, const LoraOptions& options)
     : kind_(target.kind),
       dropout_(options.dropout),
-      scaling_(scaling_of(layer, options.rank_stabilised)) {
+      scaling_(scaling_of(layer, options.rank_stabilised)),
+      keeps_input_once_(options.keeps_input_once) {
   const Tensor& weight = target.weight;
   const at::ScalarType type = options.float32 && at::isReducedFloatingType(weight.scalar_type())
                                   ? at::kFloat
@@ -182,16 +188,25 @@ Tensor Lora::Adapter::expanded(const Tensor& small) const {
   return b_.dim() == 3 ? at::conv1d(small, b_) : at::linear(small, b_);
 }
 
+// Whether to cast the input of a linear layer again in the backward pass.
+bool Lora::Adapter::widens(const Tensor& x) const {
+  if (!keeps_input_once_ || x.scalar_type() == a_.scalar_type() || !x.is_floating_point())
+    return false;
+  const bool is_linear = kind_ == Kind::linear || kind_ == Kind::transposed;
+  const bool drops = dropout_ > 0 && factor_->is_training();
+  return is_linear && !drops && !libtorch::autocasts(x.device().type());
+}
+
 // One operation a statement, and the lifetimes of Python's variables: the input in the adapter's
 // type and the layer's own result live until the sum is computed.
 Tensor Lora::Adapter::operator()(const Tensor& x, Tensor result, const Again& again) const {
   if (merged_) return result;
   const at::ScalarType type = result.scalar_type();
-  const bool looks_up = kind_ == Kind::embedding;
-  const Tensor input = looks_up ? x : x.to(a_.scalar_type());
+  const bool looks_up = kind_ == Kind::embedding, widened = widens(x);
+  const Tensor input = looks_up || widened ? x : x.to(a_.scalar_type());
   Tensor added =
       dropout_ > 0 && !looks_up ? at::dropout(input, dropout_, factor_->is_training()) : input;
-  added = again(added, looks_up ? a_.t() : a_);
+  added = widened ? detail::widened_linear(added, a_) : again(added, looks_up ? a_.t() : a_);
   added = expanded(added);
   added = added * scaling_;
   result = result + added;
@@ -255,6 +270,11 @@ std::vector<std::pair<std::string, Tensor>> Lora::parameters() const {
 void Lora::check_uses(const Layer& layer) {
   const Adapter& adapter = *layer.adapter;
   const std::string& name = layer.described.name;
+  const Tensor weight(layer.weight.lock());
+  if (weight.defined() && libtorch::store_of(weight) != nullptr)
+    throw UsageError(expectation("Lora::merge", "weights in full precision",
+                                 name + ", whose weight is quantised",
+                                 "saving the adapter, and merging it into the full weights"));
   if (layer.is_tied || adapter.is_used_otherwise)
     throw UsageError(expectation(
         "Lora::merge", "layers whose weights nothing else uses",

@@ -51,6 +51,11 @@ struct LoraOptions {
   // Adapters of half-precision weights are float32 and compute in float32, like peft's
   // autocast_adapter_dtype. If false, they have their layer's type, at half the memory.
   bool float32 = true;
+  // Whether a float32 adapter on a half-precision layer keeps its input for the backward pass as it
+  // came, once for layers that share it. If false, each keeps a float32 copy, like peft's: more
+  // memory for the same bits. Layers under autocast, with active dropout or with a convolution keep
+  // copies in either case.
+  bool keeps_input_once = true;
   std::vector<std::string> targets = {"q", "v"};
 };
 
@@ -82,7 +87,8 @@ class Lora {
   // tied head: that other result would change. It knows the model's registered layers. For
   // torch::nn layers it also knows what forward() did with their weights since add_lora, such as a
   // head's matmul(x, table->weight.t()), where it used the operators of libtorch/follow.h. So run
-  // your own model once before; for an embedding of torch::nn, merge() insists on it.
+  // your own model once before; for an embedding of torch::nn, merge() insists on it. It also
+  // throws for quantised weights (nn/quantise.h), which would round the product away.
   void merge();
   void unmerge();
   [[nodiscard]] bool merged() const;

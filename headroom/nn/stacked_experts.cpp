@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include "headroom/nn/detail/absent_weight.h"
+
 namespace headroom::nn {
 
 using at::Tensor;
@@ -12,8 +14,9 @@ StackedExperts::StackedExperts(std::int64_t experts, std::int64_t width, std::in
     : experts_(experts),
       inner_(inner),
       activation_(std::move(activation)),
-      gate_up_(register_parameter("gate_up_proj", at::empty({experts, 2 * inner, width}))),
-      down_(register_parameter("down_proj", at::empty({experts, width, inner}))) {}
+      gate_up_(
+          register_parameter("gate_up_proj", detail::linear_weight({experts, 2 * inner, width}))),
+      down_(register_parameter("down_proj", detail::linear_weight({experts, width, inner}))) {}
 
 Tensor StackedExperts::operator()(const Tensor& states, const Tensor& chosen,
                                   const Tensor& shares) const {
@@ -44,13 +47,18 @@ Tensor StackedExperts::through_experts(const Tensor& sorted, const Tensor& ends)
 }
 
 std::vector<std::pair<std::string, Tensor>> StackedExperts::by_expert() const {
+  return by_expert(gate_up_, down_);
+}
+
+std::vector<std::pair<std::string, Tensor>> StackedExperts::by_expert(const Tensor& gate_up,
+                                                                      const Tensor& down) const {
   const at::NoGradGuard no_grad;  // they are to be written
   std::vector<std::pair<std::string, Tensor>> parts;
   for (std::int64_t i = 0; i < experts_; ++i) {
     const std::string name = std::to_string(i);
-    parts.emplace_back(name + ".w1.weight", gate_up_[i].slice(0, 0, inner_));
-    parts.emplace_back(name + ".w2.weight", down_[i]);
-    parts.emplace_back(name + ".w3.weight", gate_up_[i].slice(0, inner_));
+    parts.emplace_back(name + ".w1.weight", gate_up[i].slice(0, 0, inner_));
+    parts.emplace_back(name + ".w2.weight", down[i]);
+    parts.emplace_back(name + ".w3.weight", gate_up[i].slice(0, inner_));
   }
   return parts;
 }

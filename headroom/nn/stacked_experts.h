@@ -24,8 +24,15 @@ class StackedExperts : public torch::nn::Module {
   [[nodiscard]] at::Tensor operator()(const at::Tensor& states, const at::Tensor& chosen,
                                       const at::Tensor& shares) const;
 
-  // Views of the weights under the names that they have in checkpoints: "3.w1.weight".
+  // Views of the weights under the names that they have in checkpoints: "3.w1.weight". Not for
+  // quantised weights (nn/quantise.h), of which there are no views.
   [[nodiscard]] std::vector<std::pair<std::string, at::Tensor>> by_expert() const;
+  // The same views of two other tensors of the weights' sizes.
+  [[nodiscard]] std::vector<std::pair<std::string, at::Tensor>> by_expert(
+      const at::Tensor& gate_up, const at::Tensor& down) const;
+
+  [[nodiscard]] const at::Tensor& gate_up() const { return gate_up_; }
+  [[nodiscard]] const at::Tensor& down() const { return down_; }
 
  private:
   [[nodiscard]] at::Tensor through_experts(const at::Tensor& sorted, const at::Tensor& ends) const;

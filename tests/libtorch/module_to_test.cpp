@@ -22,7 +22,7 @@ torch::nn::Sequential net_of_8() {
                                torch::nn::Linear(8, 2));
 }
 
-std::vector<Tensor> tensors_of(const torch::nn::Sequential& net) {
+std::vector<Tensor> values_in(const torch::nn::Sequential& net) {
   std::vector<Tensor> all = net->parameters();
   for (const Tensor& buffer : net->buffers()) all.push_back(buffer);
   return all;
@@ -36,14 +36,14 @@ void train(torch::nn::Sequential& net, torch::optim::Optimizer& optimizer) {
 }
 
 void expect_equal(const torch::nn::Sequential& one, const torch::nn::Sequential& other) {
-  for (std::size_t i = 0; i < tensors_of(one).size(); ++i)
-    EXPECT_TRUE(tensors_of(one)[i].cpu().equal(tensors_of(other)[i].cpu())) << i;
+  for (std::size_t i = 0; i < values_in(one).size(); ++i)
+    EXPECT_TRUE(values_in(one)[i].cpu().equal(values_in(other)[i].cpu())) << i;
 }
 
 void copy_values(const torch::nn::Sequential& from, const torch::nn::Sequential& to) {
   const torch::NoGradGuard no_grad;
-  for (std::size_t i = 0; i < tensors_of(from).size(); ++i)
-    tensors_of(to)[i].copy_(tensors_of(from)[i]);
+  for (std::size_t i = 0; i < values_in(from).size(); ++i)
+    values_in(to)[i].copy_(values_in(from)[i]);
 }
 
 TEST(ModuleTo, TrainsOnTheCardAsOnTheCpuAndComesBack) {
@@ -56,9 +56,9 @@ TEST(ModuleTo, TrainsOnTheCardAsOnTheCpuAndComesBack) {
     train(moved, one);
     train(stayed, other);
   }
-  for (const Tensor& tensor : tensors_of(moved)) EXPECT_EQ(tensor.device(), box.device(0));
+  for (const Tensor& tensor : values_in(moved)) EXPECT_EQ(tensor.device(), box.device(0));
   moved->to(torch::kCPU);
-  for (const Tensor& tensor : tensors_of(moved)) EXPECT_TRUE(tensor.is_cpu());
+  for (const Tensor& tensor : values_in(moved)) EXPECT_TRUE(tensor.is_cpu());
   expect_equal(moved, stayed);
 }
 
@@ -140,7 +140,7 @@ TEST(LoadWithADevice, PutsTheValuesThereWhereverTheModuleLay) {
   torch::save(saved, file);
   torch::nn::Sequential loaded = net_of_8();
   torch::load(loaded, file, box.device(0));
-  for (const Tensor& tensor : tensors_of(loaded)) EXPECT_EQ(tensor.device(), box.device(0));
+  for (const Tensor& tensor : values_in(loaded)) EXPECT_EQ(tensor.device(), box.device(0));
   expect_equal(loaded, saved);
 }
 

@@ -331,8 +331,9 @@ TEST(Lora, KeepsItsInputAndTheSmallProductForTheBackwardPass) {
   constexpr std::int64_t kHalf = 2, kFloat = 4, kStates = 256 * 1024, kSmall = 256 * 16;
   const LoraOptions as_weights{.rank = 16, .float32 = false, .targets = {"0"}};
   EXPECT_EQ(kept(as_weights), kHalf * (kStates + kSmall));
-  const LoraOptions in_float{.rank = 16, .float32 = true, .targets = {"0"}};
-  EXPECT_EQ(kept(in_float), kFloat * (kStates + kSmall));
+  EXPECT_EQ(kept({.rank = 16, .targets = {"0"}}), kHalf * kStates + kFloat * kSmall);
+  const LoraOptions like_peft{.rank = 16, .keeps_input_once = false, .targets = {"0"}};
+  EXPECT_EQ(kept(like_peft), kFloat * (kStates + kSmall));
 }
 
 }  // namespace

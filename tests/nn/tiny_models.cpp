@@ -38,19 +38,21 @@ Json keys_of(const std::string& type) {
             {"hidden_sizes", {8, 16}},
             {"depths", {1, 1}},
             {"layer_type", "basic"}};
+  if (type == "convnext") return {{"hidden_sizes", {8, 16}}, {"depths", {1, 1}}, {"num_stages", 2}};
   Json keys = {{"hidden_size", 16}, {"num_attention_heads", 2}, {"num_hidden_layers", 2}};
   keys[type == "opt" ? "ffn_dim" : "intermediate_size"] = 32;
   if (type == "opt") keys.update({{"word_embed_proj_dim", 16}, {"dropout", 0}});
-  if (type == "vit") keys.update({{"image_size", 16}, {"patch_size", 8}});
+  if (type == "vit" || type == "deit") keys.update({{"image_size", 16}, {"patch_size", 8}});
   if (type == "gemma2") keys.update({{"head_dim", 8}, {"query_pre_attn_scalar", 8}});
   if (type == "gpt_neox") keys["rotary_pct"] = 0.5;
   if (type == "phi") keys["partial_rotary_factor"] = 0.5;
   for (const char* dropout : {"hidden_dropout_prob", "attention_probs_dropout_prob"})
-    if (type == "bert" || type == "roberta" || type == "vit") keys[dropout] = 0;
+    if (type == "bert" || type == "roberta" || type == "vit" || type == "deit") keys[dropout] = 0;
   for (const char* dropout : {"resid_pdrop", "embd_pdrop"})
     if (type == "phi" || type == "phi3") keys[dropout] = 0;
   for (const char* heads : {"num_key_value_heads"})
-    if (type != "bert" && type != "roberta" && type != "opt" && type != "vit" && type != "gpt_neox")
+    if (type != "bert" && type != "roberta" && type != "opt" && type != "vit" && type != "deit" &&
+        type != "gpt_neox")
       keys[heads] = 1;
   return keys;
 }
@@ -59,7 +61,8 @@ Json keys_of(const std::string& type) {
 
 model::ModelConfig tiny_config(const std::string& type) {
   Json file = {{"model_type", type}};
-  if (type != "vit" && type != "resnet") file["vocab_size"] = 96;
+  if (type != "vit" && type != "deit" && type != "resnet" && type != "convnext")
+    file["vocab_size"] = 96;
   if (type == "llama" || type == "qwen2") file["tie_word_embeddings"] = true;
   if (type == "phi3") file["pad_token_id"] = 0;
   file.update(keys_of(type));
@@ -84,8 +87,10 @@ models::Batch tiny_batch(const models::Model& model, c10::Device device) {
 }
 
 std::vector<at::Tensor> loss_and_gradients(models::Model& model, bool mixed) {
-  const models::Batch batch = tiny_batch(model);
-  batch.labels.select(1, 3).fill_(-100);
+  models::Batch batch = tiny_batch(model);
+  if (batch.labels.dim() > 1) batch.labels.select(1, 3).fill_(-100);
+  if (batch.pixels.defined())
+    batch.pixels = batch.pixels.to(model.module().parameters().front().scalar_type());
   std::vector<at::Tensor> result;
   for (int micro = 0; micro < 3; ++micro) {
     at::Tensor loss;

@@ -55,12 +55,6 @@ bool ends_with_name(std::string_view path, const std::string& name) {
   return path == name || path.ends_with("." + name);
 }
 
-bool in_head(std::string_view path) {
-  const std::string first(path.substr(0, path.find('.')));
-  const std::vector<std::string>& heads = usual_heads();
-  return std::find(heads.begin(), heads.end(), first) != heads.end();
-}
-
 bool matches(std::string_view path, const std::string& pattern) {
   if (pattern.find_first_of("*?") != std::string::npos) return fits(pattern, path);
   const auto word = words().find(pattern);
@@ -117,6 +111,12 @@ void add_own(std::vector<Target>& layers, const std::string& path, torch::nn::Mo
 }
 
 }  // namespace
+
+bool in_head(std::string_view path) {
+  const std::string first(path.substr(0, path.find('.')));
+  const std::vector<std::string>& heads = usual_heads();
+  return std::find(heads.begin(), heads.end(), first) != heads.end();
+}
 
 bool Target::has_adapter() const {
   return after != nullptr ? static_cast<bool>(*after) : libtorch::is_followed(weight);

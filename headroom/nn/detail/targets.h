@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "headroom/nn/layers.h"
@@ -26,6 +27,9 @@ struct Target {
 
   [[nodiscard]] bool has_adapter() const;
 };
+
+// Whether the path leads into one of the usual heads (nn/freeze.h).
+[[nodiscard]] bool in_head(std::string_view path);
 
 // Every layer below the model that can have an adapter, in the model's order: Linear and Conv1D of
 // headroom::nn, and Linear, Conv1d, Conv2d and Embedding of torch::nn.
