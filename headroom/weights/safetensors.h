@@ -25,6 +25,26 @@
 // Tensors are copied directly to their destination, on any device and in its type, in pieces of
 // some MiB. Neither loading nor saving makes a second copy of the model in memory.
 //
+// A model that is too big for the device in its own type is quantised as it is read: whole blocks
+// and rows are packed from pieces of the files, and no layer is in memory as it was stored.
+//
+//   const auto model = libtorch::on(device, at::kBFloat16, [&] {
+//     const nn::WithoutMemoryScope scope;
+//     return models::build(config);
+//   });
+//   load(*model, "Llama-2-13b-hf", {.quantise = nn::QuantiseOptions{}});
+//
+// The bits are those of loading first and quantising then. Weights that the files lack are drawn, a
+// layer at a time.
+//
+// Files that transformers has written with bitsandbytes, in NF4 or 8 bit, are read as they are: a
+// model that was built without memory, or is quantised, gets the stored codes and scales. A model
+// with weights in memory gets the numbers that they stand for, and Loaded says so. Quantised models
+// are saved in the same form, which transformers opens again with the config of
+// quantisation_config(). A Conv1D's weight, [in, out] in files of numbers, is [out, in] in
+// quantised ones. Stacked experts are a matrix each in files; experts whose 8-bit scales have
+// different offsets get float scales in memory, 0.05 bytes a number more.
+//
 // Adapters (nn/lora.h) are left out: weights/adapter_files.h saves them, or merge() them first.
 //
 // Names are the hub's, with the variants that transformers accepts: files of base models without
@@ -35,11 +55,13 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "headroom/base/bytes.h"
 #include "headroom/models/model.h"
+#include "headroom/nn/quantise.h"
 
 namespace headroom::weights {
 
@@ -47,6 +69,9 @@ struct LoadOptions {
   // Skips tensors of another shape and initialises their parameters again, for a head with other
   // labels. If false, they are an error.
   bool skip_other_shapes = false;
+  // Quantises the linear layers (nn/quantise.h), those without memory as they are read. Stored
+  // codes in another format are packed anew.
+  std::optional<nn::QuantiseOptions> quantise = {};
 };
 
 struct OtherShape {
@@ -61,11 +86,15 @@ struct Loaded {
   std::vector<std::string> missing;     // in the model, but not loaded: newly initialised
   std::vector<std::string> unexpected;  // in the files, but not in the model
   std::vector<OtherShape> other_shapes;
+  // Weights that were quantised as they were read; that the files have quantised; and of these,
+  // those that were dequantised because the model is not quantised.
+  std::size_t packed = 0, quantised = 0, dequantised = 0;
 };
 
 // Loads a folder of the hub, a file, or an index. Throws InputError for a broken file, a file with
-// nothing of this model, a tensor of another shape, or a type that weights cannot have (8-bit
-// floats mean nothing without their scales).
+// nothing of this model, a tensor of another shape, a type that weights cannot have (8-bit floats
+// mean nothing without their scales), or a quantised weight that is neither NF4 in blocks of 64 nor
+// 8 bit with a scale a row.
 Loaded load(models::Model& model, const std::filesystem::path& path,
             const LoadOptions& options = {});
 
@@ -80,5 +109,9 @@ struct SaveOptions {
 // .safetensors. Old files stay until all new ones are on disk; then the folder's former weights are
 // removed. Throws WriteError.
 void save(models::Model& model, const std::filesystem::path& path, const SaveOptions& options = {});
+
+// What the config.json beside saved weights needs as `quantization_config`, as JSON: with it
+// transformers opens them. std::nullopt for a model that is not quantised.
+[[nodiscard]] std::optional<std::string> quantisation_config(models::Model& model);
 
 }  // namespace headroom::weights

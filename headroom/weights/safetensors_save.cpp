@@ -5,11 +5,17 @@
 #include <cstdio>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <regex>
 #include <system_error>
 
 #include "headroom/base/error.h"
+#include "headroom/base/json.h"
 #include "headroom/base/output_file.h"
+#include "headroom/nn/layers.h"
+#include "headroom/nn/module_path.h"
+#include "headroom/nn/quantise.h"
+#include "headroom/weights/detail/packed_tensors.h"
 #include "headroom/weights/detail/safetensors_json.h"
 #include "headroom/weights/detail/safetensors_names.h"
 #include "headroom/weights/detail/safetensors_writer.h"
@@ -20,6 +26,8 @@ namespace {
 
 namespace fs = std::filesystem;
 using at::Tensor;
+using detail::Place;
+using detail::State;
 
 constexpr const char* kSingle = "model.safetensors";
 constexpr const char* kIndex = "model.safetensors.index.json";
@@ -97,13 +105,88 @@ void save_shards(const fs::path& folder, const std::vector<NamedTensors>& shards
   remove_former(folder, names);
 }
 
+// ---- Quantised weights ----
+
+// 8-bit scales are saved if those of all weights can be: transformers reads no file with both.
+bool has_nested_scales(const State& state) {
+  bool any = false;
+  for (const Place& place : state.tensors)
+    if (const kernels::Packed* const packed = nn::packed_of(place.parameter);
+        packed != nullptr && packed->format == kernels::Format::nf4) {
+      const bool all = place.rows == 0;
+      if (!packed->is_nested() || !(all || detail::can_cut(*packed, place.first, place.rows)))
+        return false;
+      any = true;
+    }
+  return any;
+}
+
+NamedTensors tensors_of(const State& state) {
+  const bool nested = has_nested_scales(state);
+  NamedTensors tensors;
+  std::map<const c10::TensorImpl*, kernels::Packed> packed;  // experts' once for all
+  for (const Place& place : state.tensors) {
+    const kernels::Packed* const its = nn::packed_of(place.parameter);
+    if (its == nullptr) {
+      tensors.emplace_back(place.name, place.view());
+      continue;
+    }
+    const auto [whole, is_new] = packed.emplace(place.parameter.unsafeGetTensorImpl(), *its);
+    if (is_new && !nested) whole->second = detail::with_float_scales(*its);
+    detail::add_packed(
+        tensors, place.name,
+        place.rows == 0 ? whole->second : detail::cut(whole->second, place.first, place.rows),
+        place.parameter.scalar_type());
+  }
+  return tensors;
+}
+
+// Linear layers that are not quantised: transformers would expect them to be.
+void add_left_out(const torch::nn::Module& module, const std::string& path, Json& names) {
+  const auto* const linear = dynamic_cast<const nn::Linear*>(&module);
+  const auto* const conv = dynamic_cast<const nn::Conv1D*>(&module);
+  const bool is_plain = (linear != nullptr && nn::packed_of(linear->weight) == nullptr) ||
+                        (conv != nullptr && nn::packed_of(conv->weight) == nullptr);
+  const std::size_t dot = path.rfind('.');
+  const std::string name = path.substr(dot == std::string::npos ? 0 : dot + 1);
+  if (is_plain && name != "lora_A" && name != "lora_B") names.push_back(path);
+  for (const auto& child : module.named_children())
+    add_left_out(*child.value(), nn::joined(path, child.key()), names);
+}
+
+const Place* first_packed(const State& state) {
+  for (const Place& place : state.tensors)
+    if (nn::packed_of(place.parameter) != nullptr) return &place;
+  return nullptr;
+}
+
 }  // namespace
 
 void save(models::Model& model, const fs::path& path, const SaveOptions& options) {
-  const NamedTensors tensors = detail::state_of(model).tensors;
+  const NamedTensors tensors = tensors_of(detail::state_of(model));
   if (path.extension() == ".safetensors") return detail::write_safetensors(path, tensors)->commit();
   detail::make_folder(path);
   save_shards(path, shards_of(tensors, options.shard));
+}
+
+std::optional<std::string> quantisation_config(models::Model& model) {
+  const State state = detail::state_of(model);
+  const Place* const first = first_packed(state);
+  if (first == nullptr) return {};
+  const bool is_4_bit = nn::packed_of(first->parameter)->format == kernels::Format::nf4;
+  Json left_out = Json::array();
+  add_left_out(model.module(), "", left_out);
+  Json config{{"quant_method", "bitsandbytes"},
+              {"load_in_4bit", is_4_bit},
+              {"load_in_8bit", !is_4_bit},
+              {"llm_int8_skip_modules", left_out}};
+  if (is_4_bit) {
+    config["bnb_4bit_quant_type"] = "nf4";
+    config["bnb_4bit_use_double_quant"] = has_nested_scales(state);
+    config["bnb_4bit_compute_dtype"] = detail::name_of(first->parameter.scalar_type());
+    config["bnb_4bit_quant_storage"] = "uint8";
+  }
+  return config.dump();
 }
 
 }  // namespace headroom::weights

@@ -2,45 +2,48 @@
 
 #include <ATen/ATen.h>
 
-#include <map>
+#include <algorithm>
 
 #include "headroom/base/error.h"
-#include "headroom/weights/detail/safetensors_bytes.h"
+#include "headroom/nn/quantise.h"
+#include "headroom/weights/detail/packed_tensors.h"
 #include "headroom/weights/detail/safetensors_file.h"
 #include "headroom/weights/detail/safetensors_json.h"
-#include "headroom/weights/detail/safetensors_types.h"
 #include "headroom/weights/detail/safetensors_writer.h"
+#include "headroom/weights/detail/stored_weight.h"
 
 namespace headroom::weights {
 
 void save_tensors(const std::filesystem::path& path, const NamedTensors& tensors) {
-  detail::write_safetensors(path, tensors)->commit();
+  NamedTensors all;
+  for (const auto& [name, tensor] : tensors) detail::add_parameter(all, name, tensor);
+  detail::write_safetensors(path, all)->commit();
 }
 
 class TensorFile::Tensors {
  public:
-  explicit Tensors(const std::filesystem::path& path) : file_(path) {
-    for (const detail::StoredTensor& tensor : file_.tensors()) by_name_[tensor.name] = &tensor;
-  }
+  explicit Tensors(const std::filesystem::path& path)
+      : file_(path), all_(detail::by_name(file_)), names_(detail::weights_in(all_)) {}
 
-  [[nodiscard]] const std::map<std::string, const detail::StoredTensor*>& all() const {
-    return by_name_;
+  [[nodiscard]] const std::vector<std::string>& names() const { return names_; }
+  [[nodiscard]] bool has(const std::string& name) const { return all_.count(name) > 0; }
+  [[nodiscard]] detail::StoredWeight find(const std::string& name) const {
+    if (all_.count(name) == 0) refuse(name, "a tensor", "none");
+    return {all_, name};
   }
-  [[nodiscard]] const detail::StoredTensor& find(const std::string& name) const {
-    const auto found = by_name_.find(name);
-    if (found == by_name_.end()) refuse(name, "a tensor", "none");
-    return *found->second;
+  [[nodiscard]] std::vector<std::int64_t> shape(const std::string& name) const {
+    const detail::StoredWeight stored = find(name);
+    std::vector<std::int64_t> shape = stored.shape();
+    if (stored.is_transposed()) std::reverse(shape.begin(), shape.end());
+    return shape;
   }
-  [[nodiscard]] c10::ScalarType type_of(const detail::StoredTensor& tensor) const {
-    const auto type = detail::weight_type(tensor.type->name);
-    if (!type) refuse(tensor.name, "numbers of 16 bits or more", std::string(tensor.type->name));
-    return *type;
-  }
-  void copy(const detail::StoredTensor& tensor, const at::Tensor& to) const {
-    if (to.sizes() != at::IntArrayRef(tensor.shape))
-      refuse(tensor.name, "the shape " + c10::str(to.sizes()),
-             c10::str(at::IntArrayRef(tensor.shape)));
-    detail::copy_in(file_.bytes_of(tensor), type_of(tensor), to, detail::SafetensorsFile::forget);
+  void read(const std::string& name, const at::Tensor& to, bool as_stored) const {
+    if (const auto its = shape(name); to.sizes() != at::IntArrayRef(its))
+      refuse(name, "the shape " + c10::str(to.sizes()), c10::str(at::IntArrayRef(its)));
+    const detail::StoredWeight stored = find(name);
+    const bool transposed =
+        stored.is_quantised() ? stored.is_transposed() : nn::is_packed_transposed(to);
+    detail::read_weight(to, {stored}, transposed, as_stored);
   }
 
  private:
@@ -51,7 +54,8 @@ class TensorFile::Tensors {
   }
 
   detail::SafetensorsFile file_;
-  std::map<std::string, const detail::StoredTensor*> by_name_;
+  detail::StoredTensors all_;
+  std::vector<std::string> names_;
 };
 
 TensorFile::TensorFile(const std::filesystem::path& path)
@@ -59,23 +63,25 @@ TensorFile::TensorFile(const std::filesystem::path& path)
 TensorFile::~TensorFile() = default;
 
 std::vector<std::string> TensorFile::names() const {
-  std::vector<std::string> names;
-  for (const auto& [name, tensor] : tensors_->all()) names.push_back(name);
-  return names;
+  return tensors_->names();
 }
 bool TensorFile::has(const std::string& name) const {
-  return tensors_->all().contains(name);
+  return tensors_->has(name);
 }
 std::vector<std::int64_t> TensorFile::shape(const std::string& name) const {
-  return tensors_->find(name).shape;
+  return tensors_->shape(name);
 }
 void TensorFile::read_into(const std::string& name, const at::Tensor& to) const {
-  tensors_->copy(tensors_->find(name), to);
+  tensors_->read(name, to, /*as_stored=*/false);
+}
+void TensorFile::read_as_stored(const std::string& name, const at::Tensor& parameter) const {
+  tensors_->read(name, parameter, /*as_stored=*/true);
 }
 at::Tensor TensorFile::read(const std::string& name) const {
-  const detail::StoredTensor& tensor = tensors_->find(name);
-  at::Tensor to = at::empty(tensor.shape, at::TensorOptions().dtype(tensors_->type_of(tensor)));
-  tensors_->copy(tensor, to);
+  const detail::StoredWeight stored = tensors_->find(name);
+  const at::ScalarType type = stored.is_quantised() ? at::kFloat : stored.type();
+  at::Tensor to = at::empty(shape(name), at::TensorOptions().dtype(type));
+  stored.copy_into(to);
   return to;
 }
 

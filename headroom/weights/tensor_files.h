@@ -5,7 +5,9 @@
 //   const TensorFile file("states.safetensors");
 //   for (const std::string& name : file.names()) states[name] = file.read(name);
 //
-// Tensors may be on any device. Types: floats of 16 bits or more, whole numbers, booleans.
+// Tensors may be on any device. Types: floats of 16 bits or more, whole numbers, booleans. A
+// quantised weight (nn/quantise.h) is stored as it is packed, under bitsandbytes' names, of which
+// names() has the weight's own alone.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,12 +15,11 @@
 #include <filesystem>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
-namespace headroom::weights {
+#include "headroom/weights/named_tensors.h"
 
-using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
+namespace headroom::weights {
 
 // Replaces an old file when the new one is complete and on the disk. Throws WriteError, and
 // UsageError for another type.
@@ -36,8 +37,11 @@ class TensorFile {
   [[nodiscard]] bool has(const std::string& name) const;
   // These throw InputError for a tensor that the file lacks, and the second one for another shape.
   [[nodiscard]] std::vector<std::int64_t> shape(const std::string& name) const;
-  void read_into(const std::string& name, const at::Tensor& to) const;  // converts the type
-  [[nodiscard]] at::Tensor read(const std::string& name) const;         // on the CPU
+  // Converts the type. A quantised weight packs what it reads, or takes what is stored.
+  void read_into(const std::string& name, const at::Tensor& to) const;
+  // The same, but a parameter is quantised if the stored one is.
+  void read_as_stored(const std::string& name, const at::Tensor& parameter) const;
+  [[nodiscard]] at::Tensor read(const std::string& name) const;  // on the CPU
 
  private:
   class Tensors;

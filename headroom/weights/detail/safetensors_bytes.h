@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <functional>
 #include <string_view>
 
@@ -15,6 +16,12 @@ using TakeBytes = std::function<void(std::string_view)>;
 // with each piece that has been copied.
 void copy_in(std::string_view bytes, at::ScalarType from, const at::Tensor& to,
              const TakeBytes& done);
+
+// The same numbers in flat pieces of some MiB, on the device and in the type of `as`, for a reader
+// that packs them. Each but the last has a multiple of `unit` numbers.
+void in_pieces(std::string_view bytes, at::ScalarType from, const at::TensorOptions& as,
+               std::int64_t unit, const std::function<void(const at::Tensor&)>& take,
+               const TakeBytes& done);
 
 // Writes all numbers of a tensor in its own type, row by row.
 void copy_out(const at::Tensor& from, const TakeBytes& write);

@@ -22,7 +22,8 @@ using at::Tensor;
 class Aliases {
  public:
   explicit Aliases(State& state) : state_(state) {
-    for (const auto& [name, tensor] : state.tensors) names_[tensor.unsafeGetTensorImpl()] = name;
+    for (const Place& place : state.tensors)
+      names_[place.parameter.unsafeGetTensorImpl()] = place.name;
   }
 
   void add(const torch::nn::Module& module, const std::string& path) {
@@ -44,19 +45,32 @@ class Aliases {
   std::unordered_map<const c10::TensorImpl*, std::string> names_;
 };
 
+// Under the names that they have in checkpoints (nn/stacked_experts.h).
+void add_experts(State& state, const torch::OrderedDict<std::string, Tensor>& parameters,
+                 const std::string& path) {
+  const Tensor &both = parameters["gate_up_proj"], &down = parameters["down_proj"];
+  const std::int64_t inner = both.size(1) / 2, width = down.size(1);
+  for (std::int64_t i = 0; i < both.size(0); ++i) {
+    const std::string name = nn::joined(path, std::to_string(i));
+    state.tensors.push_back({name + ".w1.weight", both, 2 * i * inner, inner});
+    state.tensors.push_back({name + ".w2.weight", down, i * width, width});
+    state.tensors.push_back({name + ".w3.weight", both, (2 * i + 1) * inner, inner});
+  }
+}
+
 // Adds parameters and buffers module by module, in the order of Python's state_dict.
 void add_own(State& state, const torch::nn::Module& module, const std::string& path) {
-  if (const auto* const experts = dynamic_cast<const nn::StackedExperts*>(&module)) {
-    for (auto& [name, part] : experts->by_expert())
-      state.tensors.emplace_back(nn::joined(path, name), std::move(part));
-    return;
-  }
+  if (dynamic_cast<const nn::StackedExperts*>(&module) != nullptr)
+    return add_experts(state, module.named_parameters(false), path);
+  const bool transposed = dynamic_cast<const nn::Conv1D*>(&module) != nullptr;
   for (const auto& parameter : module.named_parameters(false))
-    state.tensors.emplace_back(nn::joined(path, parameter.key()), parameter.value());
+    state.tensors.push_back({.name = nn::joined(path, parameter.key()),
+                             .parameter = parameter.value(),
+                             .transposed = transposed && parameter.key() == "weight"});
   for (const auto& buffer : module.named_buffers(false)) {
     const std::string name = nn::joined(path, buffer.key());
     if (is_counter(name))
-      state.tensors.emplace_back(name, buffer.value());
+      state.tensors.push_back({.name = name, .parameter = buffer.value()});
     else
       state.fixed.insert(name);
   }
@@ -114,7 +128,7 @@ class Renaming {
  public:
   Renaming(const std::vector<std::string>& names, const State& state, const std::string& type)
       : state_(state), prefix_(base_of(type) + ".") {
-    for (const auto& [name, tensor] : state.tensors) own_.insert(name);
+    for (const Place& place : state.tensors) own_.insert(place.name);
     const bool in_model = std::any_of(own_.begin(), own_.end(), [&](const std::string& name) {
       return name.starts_with(prefix_);
     });
@@ -150,6 +164,15 @@ bool is_counter(const std::string& name) {
          name.ends_with("num_batches_tracked");
 }
 
+std::vector<std::int64_t> Place::sizes() const {
+  return rows == 0 ? parameter.sizes().vec() : std::vector{rows, parameter.size(-1)};
+}
+
+Tensor Place::view() const {
+  return rows == 0 ? parameter
+                   : parameter.detach().view({-1, parameter.size(-1)}).narrow(0, first, rows);
+}
+
 State state_of(models::Model& model) {
   State state;
   add_own(state, model.module(), "");
@@ -181,8 +204,8 @@ Match matched(const std::vector<std::string>& names, const State& state,
   }
   // If a tensor's own name and an alias are both there, its own name wins, as in transformers.
   match.found.merge(by_alias);
-  for (const auto& [name, tensor] : state.tensors)
-    if (match.found.count(name) == 0) match.missing.push_back(name);
+  for (const Place& place : state.tensors)
+    if (match.found.count(place.name) == 0) match.missing.push_back(place.name);
   return match;
 }
 

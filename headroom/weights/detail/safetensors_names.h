@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <map>
 #include <set>
 #include <string>
@@ -14,10 +15,23 @@
 
 namespace headroom::weights::detail {
 
+// A tensor of a model's checkpoint: a parameter or buffer, or some rows of one. The matrices of
+// stacked experts lie one below the other, and have a name each.
+struct Place {
+  std::string name;
+  at::Tensor parameter;
+  std::int64_t first = 0, rows = 0;  // no rows: all
+  bool transposed = false;           // where it is quantised: a Conv1D's
+
+  [[nodiscard]] std::vector<std::int64_t> sizes() const;
+  // The rows in the parameter's memory. Not of a quantised one.
+  [[nodiscard]] at::Tensor view() const;
+};
+
 // The tensors of a model's checkpoint.
 struct State {
   // Parameters and the running statistics of batch norms, in the model's order; each once.
-  std::vector<std::pair<std::string, at::Tensor>> tensors;
+  std::vector<Place> tensors;
   // Buffers that the config determines. Checkpoints may have them; they are not read.
   std::set<std::string> fixed;
   // Other names of a tensor on the hub: those of the weights tied to it.

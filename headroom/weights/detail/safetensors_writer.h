@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "headroom/base/output_file.h"
-#include "headroom/weights/tensor_files.h"
+#include "headroom/weights/named_tensors.h"
 
 namespace headroom::weights::detail {
 
