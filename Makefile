@@ -4,7 +4,7 @@ JOBS ?= $(shell nproc)
 TSAN_OPTIONS = ignore_noninstrumented_modules=1:allocator_may_return_null=1:die_after_fork=0:suppressions=$(CURDIR)/tests/build/tsan-suppressions.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test gpu-check settle trainers versions stress-lease stress-spread stress-folder train-linear-flowers-robust train-lora-flowers-robust train-all-robust check survive rehearse-check peers fuzz-allocator bench format format-check lint asan tsan clang fuzz-readers docs docs-pictures dist changelog wheel python clean
+.PHONY: help setup build demo test gpu-check settle trainers versions stress-lease stress-spread stress-folder fewer-bits sparse-13b train-linear-flowers-robust train-lora-flowers-robust train-all-robust check survive rehearse-check peers fuzz-allocator nearest-codes bench format format-check lint asan tsan clang fuzz-readers docs docs-pictures dist changelog wheel python clean
 
 help: ## This list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | \
@@ -48,8 +48,14 @@ check: build ## The machine, and what the first recipe would need
 survive: build ## 1,000 random training runs with neighbours, refusals, long batches and cut budgets
 	@HEADROOM_SURVIVE_RUNS=1000 build/bin/train_tests --gtest_brief=1 --gtest_filter='*RandomRuns*'
 
-stress-folder: build ## A training's folder through 12 events in 300 random orders: kills, damage, full disks
+stress-folder: build ## A training's folder through 12 events in 300 random orders, twice: kills, damage, full disks
 	@HEADROOM_STORM_RUNS=300 build/bin/train_tests --gtest_brief=1 --gtest_filter='FolderStorm.*'
+
+fewer-bits: build ## headroom train with each of quantize, dtype, optimizer and kind of training together
+	@tests/train/fewer_bits.py build/bin/headroom --all
+
+sparse-13b: build ## Packs Llama 2 13B in 4 bit as it is read, from a file without content
+	@HEADROOM_SPARSE_13B=1 build/bin/models_tests --gtest_brief=1 --gtest_filter='SparseFile.*'
 
 settle: ## 10,000 backward passes on 8 cards that run out of memory, under the thread sanitizer
 	@scripts/setup.sh clang
@@ -74,6 +80,9 @@ versions: ## Build and test with PyTorch 2.12 to 2.15, too: in full with 2.15 (s
 
 fuzz-allocator: build ## 20,000 random streams: our allocator model against PyTorch's own
 	@build/bin/allocator_oracle fuzz --streams 20000 --jobs $(JOBS) --minimise
+
+nearest-codes: build ## Every float from -1 to 1 gets the nearest code of the 4 and 8 bit tables
+	@build/bin/nearest_codes
 
 bench: build ## Benchmarks: figures with machine and settings, no gates
 	@scripts/bench.sh

@@ -1,5 +1,7 @@
-// AdamW's step beside LibTorch's own: the fused operator alone, and torch::optim::AdamW. In turns
-// in one process on the CPU. Prints medians and ratios.
+// AdamW's step beside LibTorch's own: the fused operator alone, and torch::optim::AdamW; and with
+// states of 8 and 4 bits, and in bfloat16, rounded to nearest and stochastically. In turns in one
+// process on the CPU. Prints medians, ratios to the first and to torch::optim::AdamW, and the bytes
+// of a parameter's states.
 //
 //   bench_optimizer [millions of parameters] [tensors] [runs]     default 64 16 5
 #include <torch/torch.h>
@@ -7,9 +9,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "bench/measure.h"
+#include "headroom/kernels/step.h"
 #include "headroom/optim/optimizer.h"
 
 namespace {
@@ -34,6 +38,52 @@ std::function<void()> fused_operator(const Tensors& parameters) {
   };
 }
 
+struct Way {
+  const char* name;
+  std::function<void()> step;
+  double state_bytes;
+  std::vector<double> seconds = {};
+};
+
+double state_bytes(const optim::Optimizer& optimizer) {
+  double bytes = 0, numbers = 0;
+  for (std::size_t i = 0; i < optimizer.parameters().size(); ++i) {
+    numbers += static_cast<double>(optimizer.parameters()[i].numel());
+    for (const auto& [name, tensor] : optimizer.state(i))
+      bytes += static_cast<double>(tensor.nbytes());
+  }
+  return bytes / numbers;
+}
+
+Way committing(const char* name, std::shared_ptr<optim::Optimizer> optimizer) {
+  optimizer->reserve();
+  return {name, [optimizer] { optimizer->commit(); }, state_bytes(*optimizer)};
+}
+
+// The same parameters and gradients in bfloat16.
+Tensors in_bfloat16(const Tensors& parameters) {
+  Tensors all;
+  for (const torch::Tensor& parameter : parameters) {
+    all.push_back(parameter.detach().to(at::kBFloat16).requires_grad_());
+    all.back().mutable_grad() = parameter.grad().to(at::kBFloat16);
+  }
+  return all;
+}
+
+// bfloat16 rounded to nearest by the kernel that also rounds stochastically.
+std::function<void()> nearest_operator(const Tensors& parameters) {
+  kernels::StepLists lists;
+  Tensors first, second;
+  for (const torch::Tensor& parameter : parameters) {
+    lists.parameters.push_back(parameter.detach());
+    lists.gradients.push_back(parameter.grad());
+    lists.steps.push_back(torch::ones({}));
+    first.push_back(torch::zeros_like(lists.parameters.back()));
+    second.push_back(torch::zeros_like(lists.parameters.back()));
+  }
+  return [=] { kernels::adamw_(lists, first, second, {}); };
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -47,15 +97,17 @@ int main(int argc, char** argv) {
   const auto ours = optim::make_adamw(parameters, {.form = optim::OptimizerForm::fused});
   ours->reserve();
   torch::optim::AdamW theirs(parameters, torch::optim::AdamWOptions(1e-3));
-  struct Way {
-    const char* name;
-    std::function<void()> step;
-    std::vector<double> seconds;
-  };
-  std::vector<Way> ways{{"at::_fused_adamw_", fused_operator(parameters), {}},
-                        {"commit(), fused", [&] { ours->commit(); }, {}},
-                        {"step(), fused", [&] { ours->step(); }, {}},
-                        {"torch::optim::AdamW", [&] { theirs.step(); }, {}}};
+  const Tensors small = in_bfloat16(parameters);
+  const optim::AdamWOptions stochastic{.form = optim::OptimizerForm::fused,
+                                       .rounding = optim::Rounding::stochastic};
+  std::vector<Way> ways{{"at::_fused_adamw_", fused_operator(parameters), 8},
+                        {"commit(), fused", [&] { ours->commit(); }, 8},
+                        {"step(), fused", [&] { ours->step(); }, 8},
+                        {"torch::optim::AdamW", [&] { theirs.step(); }, 8},
+                        committing("8 bit", optim::make_compact_adamw(parameters)),
+                        committing("4 bit", optim::make_compact_adamw(parameters, {.bits = 4})),
+                        {"bf16, nearest", nearest_operator(small), 4},
+                        committing("bf16, stochastic", optim::make_adamw(small, stochastic))};
   for (long run = 0; run <= runs; ++run)
     for (Way& way : ways) {
       const Clock::time_point begin = Clock::now();
@@ -64,8 +116,10 @@ int main(int argc, char** argv) {
     }
   std::printf("AdamW of %ld million parameters in %ld tensors, float, %d threads, medians of %ld\n",
               millions, tensors, at::get_num_threads(), runs);
-  const double least = bench::median(ways[0].seconds);
-  for (const Way& way : ways)
-    std::printf("  %-20s %7.1f ms  %5.2f x\n", way.name, bench::median(way.seconds) * 1e3,
-                bench::median(way.seconds) / least);
+  const double least = bench::median(ways[0].seconds), most = bench::median(ways[3].seconds);
+  for (const Way& way : ways) {
+    const double time = bench::median(way.seconds);
+    std::printf("  %-20s %7.1f ms  %5.2f x  %5.2f x as fast as torch::optim  %5.2f bytes\n",
+                way.name, time * 1e3, time / least, most / time, way.state_bytes);
+  }
 }

@@ -12,6 +12,8 @@ build/bin/bench_trace "${EVENTS:-10000000}"
 build/bin/bench_allocator "${ALLOCATOR_EVENTS:-1000000}" "${ALLOCATOR_RUNS:-5}"
 build/bin/bench_dry_run "${DRY_RUNS:-5}"
 build/bin/bench_optimizer "${MILLIONS:-64}"
+build/bin/bench_quantised
+build/bin/bench_learning "${LEARNING_STEPS:-1000}"
 build/bin/bench_checkpoint
 bench/estimate_bench.py "${ESTIMATES:-5}"
 OMP_NUM_THREADS=1 build/bin/bench_fused_loss "${LOSS_ROWS:-512}" "${LOSS_CLASSES:-32064}" 2048 "${LOSS_RUNS:-5}"

@@ -23,6 +23,8 @@ constexpr const char* kList = "headroom-run.json";
 constexpr const char* kPrefix = "checkpoint-";
 constexpr const char* kHalf = ".unfinished";
 constexpr const char* kEarlier = "earlier-";
+constexpr const char* kFrozen = "frozen-";
+constexpr const char* kFrozenEnd = ".safetensors";
 
 // ---- The files of a run ----
 
@@ -102,7 +104,10 @@ std::vector<fs::path> contents_of(const fs::path& folder) {
     if (fs::exists(folder / name)) all.push_back(folder / name);
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error))
-    if (is_checkpoint(entry.path().filename().string())) all.push_back(entry.path());
+    if (const fs::path& path = entry.path(); is_checkpoint(path.filename().string()) ||
+                                             is_frozen_part(path) ||
+                                             path.filename() == kHalfFrozenPart)
+      all.push_back(path);
   return all;
 }
 
@@ -224,6 +229,19 @@ std::vector<CheckpointFolder> checkpoints_in(const fs::path& folder) {
   std::sort(all.begin(), all.end(),
             [](const auto& one, const auto& other) { return one.step > other.step; });
   return all;
+}
+
+std::string frozen_part_name(const std::string& hash) {
+  return kFrozen + hash + kFrozenEnd;
+}
+
+bool is_frozen_part(const fs::path& file) {
+  const std::string name = file.filename().string();
+  if (!name.starts_with(kFrozen) || !name.ends_with(kFrozenEnd)) return false;
+  const std::size_t begin = std::string_view(kFrozen).size();
+  const std::string hash =
+      name.substr(begin, name.size() - begin - std::string_view(kFrozenEnd).size());
+  return hash.size() == 64 && hash.find_first_not_of("0123456789abcdef") == std::string::npos;
 }
 
 bool is_half_written_checkpoint(const fs::path& folder) {

@@ -6,7 +6,8 @@
 //   folder.claim("metrics.jsonl");   // before the run makes it
 //
 // out/headroom-run.json lists the files that runs have made there (docs/formats/training-run.md).
-// Checkpoints are known by their names, checkpoint-00000100. A folder without that list is a run's
+// Checkpoints are known by their names, checkpoint-00000100, and so is the file of untrained
+// parameters that they name. A folder without that list is a run's
 // if its records or checkpoints are Headroom's: earlier versions made no list.
 //
 // Threads: one at a time.
@@ -62,6 +63,12 @@ struct CheckpointFolder {
   std::int64_t step = 0;
 };
 [[nodiscard]] std::vector<CheckpointFolder> checkpoints_in(const std::filesystem::path& folder);
+
+// The file of untrained parameters that checkpoints name by the hash of its content:
+// frozen-HASH.safetensors. It is written in the folder kHalfFrozenPart.
+[[nodiscard]] std::string frozen_part_name(const std::string& hash);
+[[nodiscard]] bool is_frozen_part(const std::filesystem::path& file);
+inline constexpr const char* kHalfFrozenPart = "frozen.unfinished";
 
 // checkpoint-00000100.unfinished, which is renamed when all of it is on the disk.
 [[nodiscard]] bool is_half_written_checkpoint(const std::filesystem::path& folder);

@@ -103,6 +103,29 @@ void take_techniques(const Resolved& config, model::Settings& settings) {
     }
 }
 
+// Throws UsageError for keys that contradict each other.
+void take_numbers(const Resolved& config, model::Settings& settings) {
+  settings.optimizer = model::choice<model::Optimizer>(config.text("optimizer"));
+  settings.dtype = model::choice<model::Dtype>(config.text("dtype"));
+  settings.rounding = model::choice<model::Rounding>(config.text("rounding"));
+  const bool is_pure = settings.dtype != model::Dtype::float32;
+  if (config.yes("fp16") && config.yes("bf16"))
+    throw UsageError(expectation("fp16", "one of fp16 and bf16", "both", "bf16=true alone"));
+  for (const std::string mixed : {"fp16", "bf16"})
+    if (is_pure && config.yes(mixed))
+      throw UsageError(
+          expectation("dtype", "dtype=float32 beside " + mixed + "=true, which computes in 16 bits",
+                      "dtype=" + config.text("dtype"), "leaving one of the two out"));
+  if (settings.rounding == model::Rounding::nearest) return;
+  if (!is_pure)
+    throw UsageError(expectation("rounding", "nearest for weights in float32, which lose no update",
+                                 "stochastic", "dtype=bfloat16"));
+  if (!model::can_round(settings.optimizer))
+    throw UsageError(expectation("rounding", "an optimizer that rounds stochastically",
+                                 config.text("optimizer"),
+                                 "optimizer=adamw, adamw8bit or sgd, or rounding=nearest"));
+}
+
 model::Settings settings_of(const Resolved& config, const model::ModelConfig& model,
                             bool on_images) {
   model::Settings settings;
@@ -115,8 +138,8 @@ model::Settings settings_of(const Resolved& config, const model::ModelConfig& mo
   settings.image = config.optional_whole("image");
   settings.attention = model::choice<model::Attention>(config.text("attention"));
   settings.mask = model::Mask::none;
-  settings.optimizer = model::choice<model::Optimizer>(config.text("optimizer"));
   take_techniques(config, settings);
+  take_numbers(config, settings);
   if (const double norm = config.number("max_grad_norm"); norm > 0) settings.clip = norm;
   if (kind == "lora") {
     settings.lora_rank = config.whole("model.lora_r");
@@ -126,10 +149,19 @@ model::Settings settings_of(const Resolved& config, const model::ModelConfig& mo
   return settings;
 }
 
+void check_quantize(const Resolved& config) {
+  const std::string quantize = config.text("quantize"), kind = config.text("model");
+  if (quantize == "none" || kind == "lora" || kind == "linear_probe") return;
+  throw UsageError(expectation(
+      "quantize", "model=lora or model=linear_probe, whose weights are frozen", "model=" + kind,
+      "optimizer=adamw8bit dtype=bfloat16, which shrinks what a training of all weights keeps"));
+}
+
 }  // namespace
 
 Training::Training(Resolved resolved)
     : config(std::move(resolved)), model(model_of(config)), settings() {
+  check_quantize(config);
   on_images = trains_on_images(config, model);
   settings = settings_of(config, model.config, on_images);
 }

@@ -26,7 +26,14 @@ Text usual_learning_rate(const Resolved& config) {
 
 // PyTorch's defaults.
 Text usual_weight_decay(const Resolved& config) {
-  return config.text("optimizer") == "adamw" ? "0.01" : "0";
+  return config.text("optimizer").starts_with("adamw") ? "0.01" : "0";
+}
+
+// What plain rounding loses, stochastic rounding keeps on average.
+Text usual_rounding(const Resolved& config) {
+  const auto optimizer = model::choice<model::Optimizer>(config.text("optimizer"));
+  const bool rounds = config.text("dtype") == "bfloat16" && model::can_round(optimizer);
+  return rounds ? "stochastic" : "nearest";
 }
 
 Text usual_config(const Resolved& config) {
@@ -182,15 +189,29 @@ std::vector<Key> length_keys() {
 
 std::vector<Key> optimizer_keys() {
   return {
-      choice("optimizer", {"adamw", "adam", "sgd", "sgd-momentum", "adafactor", "adafactor-hf"},
-             "Optimizer, with PyTorch's settings."),
-      known_as({"learning_rate"},
-               computed(number("lr", {}, "Learning rate."), usual_learning_rate,
-                        "5e-4 for adamw and adam, 1e-2 for sgd, sgd-momentum and adafactor, 1e-3 "
-                        "for adafactor-hf; for model=full a tenth of these, unless its weights are "
-                        "random")),
+      choice(
+          "optimizer",
+          {"adamw", "adam", "sgd", "sgd-momentum", "adafactor", "adafactor-hf", "adamw8bit",
+           "adamw4bit"},
+          "Optimizer, with PyTorch's settings. adamw8bit and adamw4bit keep their states in 8 or 4 "
+          "bits."),
+      choice("dtype", {"float32", "bfloat16"},
+             "Type of weights, gradients and activations. bfloat16: everything in 16 bits, with no "
+             "copy in float32."),
+      computed(choice("rounding", {"nearest", "stochastic"},
+                      "Rounding of the updates to weights in bfloat16. To nearest, small ones are "
+                      "lost."),
+               usual_rounding,
+               "stochastic for dtype=bfloat16 with adamw, adamw8bit, adamw4bit, sgd or "
+               "sgd-momentum, else nearest"),
+      known_as(
+          {"learning_rate"},
+          computed(number("lr", {}, "Learning rate."), usual_learning_rate,
+                   "5e-4 for all kinds of adam, 1e-2 for sgd, sgd-momentum and adafactor, 1e-3 "
+                   "for adafactor-hf; for model=full a tenth of these, unless its weights are "
+                   "random")),
       computed(number("weight_decay", {}, "Weight decay."), usual_weight_decay,
-               "0.01 for adamw, 0 for others"),
+               "0.01 for all kinds of adamw, 0 for others"),
       choice("scheduler", {"constant", "linear", "cosine", "one-cycle"},
              "Course of the learning rate after the warm-up."),
       count("warmup_steps", "0", 0, "Steps over which the learning rate rises from 0."),

@@ -10,6 +10,7 @@
 #include "headroom/base/text.h"
 #include "headroom/libtorch/autocast.h"
 #include "headroom/libtorch/on.h"
+#include "headroom/libtorch/stored_weight.h"
 #include "headroom/model/can_run.h"
 #include "headroom/model/positions.h"
 #include "headroom/model/tasks.h"
@@ -65,7 +66,8 @@ class Loop {
         settings_(settings),
         device_(device),
         optimizer_(optim::make_optimizer(settings.optimizer, settings.form,
-                                         recipe::trained(model_->module()))) {
+                                         recipe::trained(model_->module()),
+                                         {.rounding = settings.rounding})) {
     if (settings.autocast == model::Autocast::fp16) scaler_.emplace();
     if (settings.offload.activations)
       offload_.emplace(all(*model_), nn::OffloadOptions{.copies = has_data(device)});
@@ -89,8 +91,9 @@ class Loop {
 
  private:
   static std::vector<Tensor> all(models::Model& model) {
-    std::vector<Tensor> tensors = model.module().parameters();
-    for (const Tensor& buffer : model.module().buffers()) tensors.push_back(buffer);
+    std::vector<Tensor> tensors;
+    for (const auto& [name, tensor] : libtorch::tensors_of(model.module()))
+      tensors.push_back(tensor);
     return tensors;
   }
 
@@ -140,8 +143,7 @@ class Loop {
 };
 
 void add_tensors(dryrun::Subject& subject, models::Model& model, const models::Batch& batch) {
-  for (const auto& parameter : model.module().named_parameters())
-    subject.parameters.emplace_back(parameter.key(), parameter.value());
+  subject.parameters = libtorch::parameters_of(model.module());
   for (const auto& child : model.module().named_modules())
     if (const auto* head = dynamic_cast<const nn::Linear*>(child.value().get());
         head != nullptr && head->is_tied())
@@ -164,6 +166,7 @@ void check_can_run(const Settings& settings) {
 TrainingStep training_step(const model::ModelConfig& config, const Settings& settings,
                            c10::Device device) {
   check_can_run(settings);
+  check_quantize(settings);
   // The forecast refuses in this order, too: the task, the sizes, the network.
   (void)task_for(config, settings.task);
   const models::BatchSizes sizes = batch_sizes(config, settings);

@@ -7,6 +7,7 @@
 
 #include "headroom/base/error.h"
 #include "headroom/libtorch/on.h"
+#include "headroom/libtorch/stored_weight.h"
 
 namespace headroom::estimate::detail {
 namespace {
@@ -106,8 +107,7 @@ dryrun::MakeSubject copy_on(const UserModule& user_module, const Optimizer* opti
     model->train();
     const std::shared_ptr<Optimizer> its = like(optimizer, model->parameters());
     dryrun::Subject subject;
-    for (const auto& item : model->named_parameters())
-      subject.parameters.emplace_back(item.key(), item.value());
+    subject.parameters = libtorch::parameters_of(*model);
     for (const auto& item : model->named_buffers())
       subject.buffers.emplace_back(item.key(), item.value());
     subject.states = libtorch::states_of(*its);  // Adagrad's state exists before its first step

@@ -66,7 +66,8 @@ double optimizer_seconds(const Forecast& forecast, const gpu::CatalogueCard& car
                          bytes_each(settings.dtype) / (settings.zero >= 1 ? settings.world : 1);
   const bool keeps = settings.optimizer == model::Optimizer::adam ||
                      settings.optimizer == model::Optimizer::adamw ||
-                     settings.optimizer == model::Optimizer::adamw8bit;
+                     settings.optimizer == model::Optimizer::adamw8bit ||
+                     settings.optimizer == model::Optimizer::adamw4bit;
   const double states = keeps                                                  ? 2 * trained
                         : settings.optimizer == model::Optimizer::sgd_momentum ? trained
                                                                                : 0;

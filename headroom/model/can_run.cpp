@@ -1,5 +1,7 @@
 #include "headroom/model/can_run.h"
 
+#include "headroom/base/error.h"
+
 namespace headroom::model {
 
 std::vector<std::string> cannot_run(const Settings& settings) {
@@ -7,11 +9,7 @@ std::vector<std::string> cannot_run(const Settings& settings) {
   const auto note = [&](bool set, const std::string& text) {
     if (set) names.push_back(text);
   };
-  note(settings.quantize != Quantize::none,
-       "--quantize " + std::string(to_string(settings.quantize)));
-  note(settings.optimizer == Optimizer::adamw8bit, "--optimizer adamw8bit");
   note(settings.optimizer_in_backward, "--optimizer-in-backward");
-  note(settings.rounding == Rounding::stochastic, "--rounding stochastic");
   note(settings.offload.optimizer, "--offload optimizer");
   note(settings.offload.gradients, "--offload gradients");
   note(settings.offload.parameters, "--offload parameters");
@@ -19,6 +17,18 @@ std::vector<std::string> cannot_run(const Settings& settings) {
   note(settings.zero > 0, "--zero " + std::to_string(settings.zero));
   note(settings.mode == Mode::generate, "--mode generate");
   return names;
+}
+
+void check_quantize(const Settings& settings) {
+  const bool is_frozen =
+      settings.lora_rank > 0 || settings.freeze_backbone || settings.mode != Mode::train;
+  if (settings.quantize == Quantize::none || is_frozen) return;
+  throw UsageError(expectation(
+      "--quantize",
+      "frozen weights, as beside adapters (--lora-rank 8), below a trained head "
+      "(--freeze-backbone) or in --mode inference",
+      "a training of all weights",
+      "--optimizer adamw8bit --dtype bfloat16, which shrinks what such a training keeps"));
 }
 
 Attention attention_of(const ModelConfig& config, Transformers version, Attention asked) {

@@ -9,8 +9,11 @@
 
 namespace headroom::model {
 
-// The settings that cannot run yet, as on the command line: "--quantize 4bit".
+// The settings that cannot run yet, as on the command line: "--zero 2".
 [[nodiscard]] std::vector<std::string> cannot_run(const Settings& settings);
+
+// Throws UsageError where weights that are trained would be quantised.
+void check_quantize(const Settings& settings);
 
 // The form of attention that a model runs in: the one asked for, or eager where this version of
 // transformers has no other for its type.

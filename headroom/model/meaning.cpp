@@ -45,6 +45,9 @@ bool offloads(const Run& run) {
 bool has_half_weights(const Run& run) {
   return run.settings.dtype != Dtype::float32;
 }
+bool has_adapters(const Run& run) {
+  return run.settings.lora_rank > 0;
+}
 bool has_optimizer(const Run& run) {
   return run.settings.optimizer != Optimizer::none;
 }
@@ -64,6 +67,7 @@ constexpr Condition kCheckpoints{checkpoints, " without --checkpointing"};
 constexpr Condition kSeveral{has_several_gpus, " without --world, which says over how many GPUs"};
 constexpr Condition kOffloads{offloads, " without --offload"};
 constexpr Condition kHalf{has_half_weights, " with weights in float32"};
+constexpr Condition kAdapters{has_adapters, " without --lora-rank"};
 constexpr Condition kOptimizer{has_optimizer, " without an optimizer"};
 
 struct Rule {
@@ -78,6 +82,7 @@ constexpr auto kRules = std::to_array<Rule>({{"--image", kImages},
                                              {"--target-seq", kDecoder},
                                              {"--attention", kAttention},
                                              {"--lora-rank", kAttention},
+                                             {"--lora-dtype", kAdapters},
                                              {"--optimizer", kTrains},
                                              {"--optimizer-impl", kTrains},
                                              {"--optimizer-impl", kOptimizer},

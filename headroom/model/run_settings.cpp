@@ -33,9 +33,10 @@ HEADROOM_WORDS(Dtype, "a type of numbers", {"float32", "bfloat16", "float16"});
 HEADROOM_WORDS(Autocast, "an autocast type", {"none", "bf16", "fp16"});
 HEADROOM_WORDS(Optimizer, "an optimizer",
                {"adamw", "adam", "sgd", "sgd-momentum", "adafactor", "adafactor-hf", "adamw8bit",
-                "none"});
+                "adamw4bit", "none"});
 HEADROOM_WORDS(OptimizerForm, "a form of an optimizer", {"fused", "foreach", "loop"});
 HEADROOM_WORDS(Rounding, "a rounding", {"nearest", "stochastic"});
+HEADROOM_WORDS(LoraDtype, "a type of adapters", {"float32", "weights"});
 HEADROOM_WORDS(Attention, "a kind of attention", {"sdpa", "eager"});
 HEADROOM_WORDS(Transformers, "a version of transformers", {"4.57", "5"});
 HEADROOM_WORDS(Mask, "a mask", {"ones", "none"});
@@ -237,6 +238,7 @@ const std::vector<Key>& keys() {
       text("zero_grad", zero_grad_text, set_zero_grad),
       plain("lora_rank", &Settings::lora_rank),
       plain("lora_targets", &Settings::lora_targets),
+      word("lora_dtype", &Settings::lora_dtype),
       plain("freeze_backbone", &Settings::freeze_backbone),
       word("quantize", &Settings::quantize),
       text("loss", loss_text, set_loss),
@@ -354,6 +356,7 @@ HEADROOM_INSTANTIATE(Autocast);
 HEADROOM_INSTANTIATE(Optimizer);
 HEADROOM_INSTANTIATE(OptimizerForm);
 HEADROOM_INSTANTIATE(Rounding);
+HEADROOM_INSTANTIATE(LoraDtype);
 HEADROOM_INSTANTIATE(Attention);
 HEADROOM_INSTANTIATE(Transformers);
 HEADROOM_INSTANTIATE(Mask);
@@ -363,6 +366,12 @@ HEADROOM_INSTANTIATE(Mode);
 HEADROOM_INSTANTIATE(Policy);
 HEADROOM_INSTANTIATE(OffloadTo);
 #undef HEADROOM_INSTANTIATE
+
+bool can_round(Optimizer optimizer) {
+  return optimizer == Optimizer::adamw || optimizer == Optimizer::adamw8bit ||
+         optimizer == Optimizer::adamw4bit || optimizer == Optimizer::sgd ||
+         optimizer == Optimizer::sgd_momentum;
+}
 
 Json to_json(const Settings& settings) {
   Json json;

@@ -24,11 +24,23 @@ enum class Task { causal_lm, masked_lm, sequence_classification, image_classific
 // The type of parameters, gradients and activations.
 enum class Dtype { float32, bfloat16, float16 };
 enum class Autocast { none, bf16, fp16 };
-enum class Optimizer { adamw, adam, sgd, sgd_momentum, adafactor, adafactor_hf, adamw8bit, none };
+enum class Optimizer {
+  adamw,
+  adam,
+  sgd,
+  sgd_momentum,
+  adafactor,
+  adafactor_hf,
+  adamw8bit,
+  adamw4bit,
+  none
+};
 // PyTorch's three forms of one optimizer; they differ in temporaries.
 enum class OptimizerForm { fused, foreach, loop };
 // Rounding of float results into weights of lower precision.
 enum class Rounding { nearest, stochastic };
+// The type of adapters: float32, as peft makes them, or that of the weights below them.
+enum class LoraDtype { float32, weights };
 enum class Attention { sdpa, eager };
 // The version of transformers whose operations a published model follows: 4.57.6, or 5.23.0.
 enum class Transformers { v4_57, v5 };
@@ -79,6 +91,7 @@ struct Settings {
   bool zero_gradients = false;                 // fill them with zeros instead of freeing them
   std::int64_t lora_rank = 0;                  // 0: no LoRA
   std::vector<std::string> lora_targets = {};  // an empty list means queries and values
+  LoraDtype lora_dtype = LoraDtype::float32;
   bool freeze_backbone = false;
   Quantize quantize = Quantize::none;
   LossForm loss = LossForm::full;
@@ -95,6 +108,9 @@ struct Settings {
 
   bool operator==(const Settings&) const = default;
 };
+
+// True if the optimizer can round its results stochastically.
+[[nodiscard]] bool can_round(Optimizer optimizer);
 
 // Convert settings to and from JSON, with the command line's names and words. A missing key keeps
 // its default. Throws UsageError for an unknown key or word.

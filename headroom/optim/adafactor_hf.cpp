@@ -80,6 +80,7 @@ State AdafactorHf::make_state(std::size_t group, const Tensor& parameter, const 
   const std::vector<std::int64_t> sizes = gradient.sizes().vec();
   State state;
   state["step"] = at::zeros({}, at::kFloat);
+  state["RMS"] = at::zeros({}, type.device(at::kCPU));  // each update makes it anew on the device
   if (options(group).beta1) state["exp_avg"] = at::zeros_like(gradient, type);
   if (sizes.size() < 2) {
     state["exp_avg_sq"] = at::zeros_like(gradient, type);

@@ -3,9 +3,11 @@
 
 #include <cmath>
 
+#include "headroom/base/error.h"
 #include "headroom/optim/detail/check.h"
 #include "headroom/optim/detail/grouped.h"
 #include "headroom/optim/detail/groups.h"
+#include "headroom/optim/detail/kernel_lists.h"
 #include "headroom/optim/detail/multiply.h"
 #include "headroom/optim/optimizer.h"
 
@@ -23,6 +25,11 @@ std::string_view name_of(Decay decay) {
   return decay == Decay::in_the_gradient ? "Adam" : "AdamW";
 }
 
+struct AdamSettings : AdamOptions {
+  Rounding rounding = Rounding::nearest;
+  std::uint64_t seed = 0;
+};
+
 struct AdamLists {
   Tensors parameters, gradients, means, squares, largest_squares, steps;
 };
@@ -33,9 +40,9 @@ AdamLists select(const AdamLists& all, const Indices& group) {
           detail::select(all.largest_squares, group), detail::select(all.steps, group)};
 }
 
-class Adam : public detail::Grouped<AdamOptions> {
+class Adam : public detail::Grouped<AdamSettings> {
  public:
-  Adam(const std::vector<Group<AdamOptions>>& groups, Decay decay)
+  Adam(const std::vector<Group<AdamSettings>>& groups, Decay decay)
       : Grouped(groups, detail::form_of(name_of(decay), groups)), decay_(decay) {}
 
   [[nodiscard]] bool takes_scale() const override { return form() == OptimizerForm::fused; }
@@ -45,7 +52,10 @@ class Adam : public detail::Grouped<AdamOptions> {
   [[nodiscard]] State make_state(std::size_t group, const Tensor& parameter,
                                  const Tensor& gradient) const override;
   void update(std::size_t group, Trained& trained, const GradientScale& scale) override;
-  void fused(const AdamLists& all, const AdamOptions& options, const GradientScale& scale) const;
+  void fused(const AdamLists& all, const Indices& numbers, const AdamSettings& settings,
+             const GradientScale& scale) const;
+  static void rounded(const AdamLists& group, const Indices& numbers, const AdamSettings& settings,
+                      const GradientScale& scale);
 
   Decay decay_;
 };
@@ -72,7 +82,8 @@ void Adam::check(const Trained& trained) const {
 }
 
 void Adam::update(std::size_t group, Trained& trained, const GradientScale& scale) {
-  const AdamSteps steps{options(group), decay_};
+  const AdamSettings settings = options(group);
+  const AdamSteps steps{settings, decay_};
   const AdamLists all{trained.parameters,
                       trained.gradients,
                       kept(trained, "exp_avg"),
@@ -85,7 +96,7 @@ void Adam::update(std::size_t group, Trained& trained, const GradientScale& scal
     case OptimizerForm::foreach:
       return steps.foreach (all);
     case OptimizerForm::fused:
-      return fused(all, steps.options, scale);
+      return fused(all, trained.indices, settings, scale);
   }
 }
 
@@ -160,7 +171,20 @@ void AdamSteps::foreach (const AdamLists& all) const {
   }
 }
 
-void Adam::fused(const AdamLists& all, const AdamOptions& options,
+// With stochastic rounding. `group` has one device.
+void Adam::rounded(const AdamLists& group, const Indices& numbers, const AdamSettings& settings,
+                   const GradientScale& scale) {
+  Indices each;
+  for (std::size_t i = 0; i < numbers.size(); ++i) each.push_back(i);
+  kernels::adamw_(
+      detail::kernel_lists(group.parameters, group.gradients, each, numbers, group.steps, scale),
+      group.means, group.squares,
+      {settings.learning_rate, settings.beta1, settings.beta2, settings.weight_decay,
+       settings.epsilon},
+      detail::rounding_of(settings.rounding, settings.seed));
+}
+
+void Adam::fused(const AdamLists& all, const Indices& numbers, const AdamSettings& options,
                  const GradientScale& scale) const {
   for (const Indices& indices : detail::by_device_and_type(all.parameters)) {
     const AdamLists group = select(all, indices);
@@ -174,16 +198,24 @@ void Adam::fused(const AdamLists& all, const AdamOptions& options,
              group.steps, options.learning_rate, options.beta1, options.beta2, options.weight_decay,
              options.epsilon, options.amsgrad, false, factor, not_finite);
     };
-    if (decay_ == Decay::of_the_parameter)
+    if (options.rounding == Rounding::stochastic && detail::has_16_bits(group.parameters[0]))
+      rounded(group, detail::select(numbers, indices), options, scale_here);
+    else if (decay_ == Decay::of_the_parameter)
       step([](const auto&... of) { at::_fused_adamw_(of...); });
     else
       step([](const auto&... of) { at::_fused_adam_(of...); });
-    // A skipped step does not count.
-    if (not_finite) at::_foreach_sub_(group.steps, Tensors(group.steps.size(), *not_finite));
+    detail::take_back(group.steps, scale_here);
   }
 }
 
-std::unique_ptr<Optimizer> make(const std::vector<Group<AdamOptions>>& groups, Decay decay) {
+void check_rounding(const AdamSettings& settings) {
+  if (settings.rounding == Rounding::nearest) return;
+  detail::check_can_round("AdamW", settings.form);
+  if (settings.amsgrad)
+    throw UsageError(expectation("AdamW", "no amsgrad with stochastic rounding", "it"));
+}
+
+std::unique_ptr<Optimizer> make(const std::vector<Group<AdamSettings>>& groups, Decay decay) {
   const std::string_view name = name_of(decay);
   for (const auto& [parameters, options] : groups) {
     detail::check_not_negative(name, "a learning rate", options.learning_rate);
@@ -191,6 +223,7 @@ std::unique_ptr<Optimizer> make(const std::vector<Group<AdamOptions>>& groups, D
     detail::check_share(name, "a beta1", options.beta1);
     detail::check_share(name, "a beta2", options.beta2);
     detail::check_not_negative(name, "a weight decay", options.weight_decay);
+    check_rounding(options);
   }
   return std::make_unique<Adam>(groups, decay);
 }
@@ -202,7 +235,9 @@ std::unique_ptr<Optimizer> make_adam(std::vector<Tensor> parameters, const AdamO
 }
 
 std::unique_ptr<Optimizer> make_adam(const std::vector<Group<AdamOptions>>& groups) {
-  return make(groups, Decay::in_the_gradient);
+  std::vector<Group<AdamSettings>> same;
+  for (const auto& [parameters, of] : groups) same.push_back({parameters, {of}});
+  return make(same, Decay::in_the_gradient);
 }
 
 std::unique_ptr<Optimizer> make_adamw(std::vector<Tensor> parameters, const AdamWOptions& options) {
@@ -210,11 +245,13 @@ std::unique_ptr<Optimizer> make_adamw(std::vector<Tensor> parameters, const Adam
 }
 
 std::unique_ptr<Optimizer> make_adamw(const std::vector<Group<AdamWOptions>>& groups) {
-  std::vector<Group<AdamOptions>> same;
+  std::vector<Group<AdamSettings>> same;
   for (const auto& [parameters, of] : groups)
     same.push_back(
         {parameters,
-         {of.learning_rate, of.beta1, of.beta2, of.epsilon, of.weight_decay, of.amsgrad, of.form}});
+         {{of.learning_rate, of.beta1, of.beta2, of.epsilon, of.weight_decay, of.amsgrad, of.form},
+          of.rounding,
+          of.seed}});
   return make(same, Decay::of_the_parameter);
 }
 

@@ -40,6 +40,21 @@ Options with(OptimizerForm form, const Rates& rates) {
   return options;
 }
 
+template <typename Options>
+Options with_rounding(OptimizerForm form, const Rates& rates) {
+  Options options = with<Options>(form, rates);
+  options.rounding = rates.rounding;
+  options.seed = rates.seed;
+  return options;
+}
+
+CompactAdamWOptions in_bits(int bits, const Rates& rates) {
+  CompactAdamWOptions options{.bits = bits, .rounding = rates.rounding, .seed = rates.seed};
+  if (rates.learning) options.learning_rate = *rates.learning;
+  if (rates.weight_decay) options.weight_decay = *rates.weight_decay;
+  return options;
+}
+
 SgdOptions with_momentum(SgdOptions options) {
   options.momentum = 0.9;
   return options;
@@ -49,15 +64,18 @@ SgdOptions with_momentum(SgdOptions options) {
 
 std::unique_ptr<Optimizer> make_optimizer(model::Optimizer kind, OptimizerForm form,
                                           std::vector<at::Tensor> parameters, const Rates& rates) {
+  if (rates.rounding == Rounding::stochastic && !model::can_round(kind))
+    throw UsageError(expectation("make_optimizer", "an optimizer that rounds stochastically",
+                                 std::string(to_string(kind)), "adamw, adamw8bit or sgd"));
   switch (kind) {
     case model::Optimizer::adamw:
-      return make_adamw(std::move(parameters), with<AdamWOptions>(form, rates));
+      return make_adamw(std::move(parameters), with_rounding<AdamWOptions>(form, rates));
     case model::Optimizer::adam:
       return make_adam(std::move(parameters), with<AdamOptions>(form, rates));
     case model::Optimizer::sgd:
-      return make_sgd(std::move(parameters), with<SgdOptions>(form, rates));
+      return make_sgd(std::move(parameters), with_rounding<SgdOptions>(form, rates));
     case model::Optimizer::sgd_momentum:
-      return make_sgd(std::move(parameters), with_momentum(with<SgdOptions>(form, rates)));
+      return make_sgd(std::move(parameters), with_momentum(with_rounding<SgdOptions>(form, rates)));
     case model::Optimizer::adafactor:
       if (form == OptimizerForm::fused) form = OptimizerForm::loop;
       return make_adafactor(std::move(parameters), with<AdafactorOptions>(form, rates));
@@ -66,10 +84,11 @@ std::unique_ptr<Optimizer> make_optimizer(model::Optimizer kind, OptimizerForm f
     case model::Optimizer::none:
       return std::make_unique<Nothing>(std::move(parameters));
     case model::Optimizer::adamw8bit:
-      break;
+      return make_compact_adamw(std::move(parameters), in_bits(8, rates));
+    case model::Optimizer::adamw4bit:
+      return make_compact_adamw(std::move(parameters), in_bits(4, rates));
   }
-  throw UsageError(expectation("make_optimizer", "an optimizer that can run", "adamw8bit",
-                               "adamw, or `estimate --quick`, which has a formula for it"));
+  throw InternalError("make_optimizer", "unknown optimizer");
 }
 
 }  // namespace headroom::optim

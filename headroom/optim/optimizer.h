@@ -38,6 +38,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
@@ -51,6 +52,7 @@
 namespace headroom::optim {
 
 using model::OptimizerForm;
+using model::Rounding;
 
 // An optimizer's state for one parameter, under PyTorch's names ("exp_avg").
 using State = std::map<std::string, at::Tensor>;
@@ -186,6 +188,10 @@ struct SgdOptions {
   double weight_decay = 0;
   bool nesterov = false;
   OptimizerForm form = OptimizerForm::foreach;
+  // Of parameters of 16 bits, and of their state. Stochastic in the form fused only: it counts
+  // steps.
+  Rounding rounding = Rounding::nearest;
+  std::uint64_t seed = 0;  // of stochastic rounding
 };
 
 struct AdamOptions {
@@ -204,6 +210,24 @@ struct AdamWOptions {
   double weight_decay = 1e-2;  // subtracted from the parameter
   bool amsgrad = false;
   OptimizerForm form = OptimizerForm::foreach;
+  // Of parameters of 16 bits, and of their states. Stochastic in the form fused and without
+  // amsgrad.
+  Rounding rounding = Rounding::nearest;
+  std::uint64_t seed = 0;  // of stochastic rounding
+};
+
+// AdamW whose states are codes of 8 or 4 bits, with a float scale for each 256 or 128 of them: 2.03
+// or 1.06 bytes a parameter. It is always fused: commit() and a step are the same. Parameters below
+// 4,096 numbers keep float states, whatever their own type. States: `step`; `state1` and `state2`,
+// of the first and second moment; `absmax1` and `absmax2`, the scales.
+struct CompactAdamWOptions {
+  double learning_rate = 1e-3;
+  double beta1 = 0.9, beta2 = 0.999;
+  double epsilon = 1e-8;
+  double weight_decay = 1e-2;  // subtracted from the parameter
+  int bits = 8;                // 8: as bitsandbytes; 4: as torchao. The same in all groups
+  Rounding rounding = Rounding::nearest;  // of parameters of 16 bits
+  std::uint64_t seed = 0;                 // of stochastic rounding
 };
 
 // It has no fused form. commit() computes as the loop does, in memory of the size of the largest
@@ -261,6 +285,10 @@ struct Group {
 [[nodiscard]] std::unique_ptr<Optimizer> make_adamw(std::vector<at::Tensor> parameters,
                                                     const AdamWOptions& options = {});
 [[nodiscard]] std::unique_ptr<Optimizer> make_adamw(const std::vector<Group<AdamWOptions>>& groups);
+[[nodiscard]] std::unique_ptr<Optimizer> make_compact_adamw(
+    std::vector<at::Tensor> parameters, const CompactAdamWOptions& options = {});
+[[nodiscard]] std::unique_ptr<Optimizer> make_compact_adamw(
+    const std::vector<Group<CompactAdamWOptions>>& groups);
 [[nodiscard]] std::unique_ptr<Optimizer> make_rmsprop(std::vector<at::Tensor> parameters,
                                                       const RmsPropOptions& options = {});
 [[nodiscard]] std::unique_ptr<Optimizer> make_rmsprop(
@@ -276,9 +304,12 @@ struct Group {
 
 // Makes the optimizer that the command line names. Adafactor has no fused form and runs as a loop
 // instead. Hugging Face's Adafactor always runs as a loop, with the settings of their Trainer.
-// `none` updates nothing. Throws UsageError for adamw8bit, which cannot run yet.
+// `none` updates nothing. adamw8bit and adamw4bit are fused whatever the form. Throws UsageError
+// for stochastic rounding unless model::can_round(kind), in the form fused.
 struct Rates {
-  std::optional<double> learning, weight_decay;  // std::nullopt: the kind's default
+  std::optional<double> learning = {}, weight_decay = {};  // std::nullopt: the kind's default
+  Rounding rounding = Rounding::nearest;
+  std::uint64_t seed = 0;  // of stochastic rounding
 };
 [[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(model::Optimizer kind, OptimizerForm form,
                                                         std::vector<at::Tensor> parameters,

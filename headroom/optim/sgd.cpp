@@ -7,6 +7,7 @@
 #include "headroom/optim/detail/check.h"
 #include "headroom/optim/detail/grouped.h"
 #include "headroom/optim/detail/groups.h"
+#include "headroom/optim/detail/kernel_lists.h"
 #include "headroom/optim/detail/multiply.h"
 #include "headroom/optim/optimizer.h"
 
@@ -18,6 +19,7 @@ using detail::Indices;
 using detail::Tensors;
 
 constexpr const char* kBuffer = "momentum_buffer";
+constexpr const char* kStep = "step";  // with stochastic rounding only
 
 class Sgd : public detail::Grouped<SgdOptions> {
  public:
@@ -34,6 +36,8 @@ class Sgd : public detail::Grouped<SgdOptions> {
   static void loop(Trained& trained, const SgdOptions& options);
   static void foreach (Trained& trained, const SgdOptions& options);
   void fused(Trained& trained, const SgdOptions& options, const GradientScale& scale) const;
+  static void fused(const Trained& trained, const Indices& of, SgdOptions options,
+                    const GradientScale& scale);
 
   static void add_to_buffer(const Tensor& buffer, const Tensor& gradient,
                             const SgdOptions& options);
@@ -51,9 +55,14 @@ void Sgd::check(const Trained& trained) const {
 // of zeros and adds the gradient in its kernel.
 State Sgd::make_state(std::size_t group, const Tensor& parameter, const Tensor& gradient) const {
   const SgdOptions now = options(group);
-  if (now.momentum == 0) return {};
-  if (form() == OptimizerForm::fused || !gradient.defined())
-    return {{kBuffer, at::zeros_like(gradient.defined() ? gradient : parameter)}};
+  State state;
+  if (now.rounding == Rounding::stochastic)
+    state[kStep] = at::zeros({}, at::TensorOptions(parameter.device()).dtype(at::kFloat));
+  if (now.momentum == 0) return state;
+  if (form() == OptimizerForm::fused || !gradient.defined()) {
+    state[kBuffer] = at::zeros_like(gradient.defined() ? gradient : parameter);
+    return state;
+  }
   if (now.weight_decay == 0) return {{kBuffer, gradient.detach().clone()}};
   return {{kBuffer, gradient.add(parameter, now.weight_decay)}};
 }
@@ -138,22 +147,46 @@ void Sgd::foreach (Trained& trained, const SgdOptions& options) {
   }
 }
 
-// New buffers are zero: the kernel makes them the gradient if nothing is dampened. PyTorch instead
-// marks all as new, and has garbage in them after a first step that a loss scaler skipped.
+// LibTorch's kernel for the CPU takes momenta of 16 bits for floats and reads past their end
+// (pytorch/pytorch#191763), up to 2.15 at least.
+bool has_broken_kernel(const Tensor& parameter) {
+  return detail::has_16_bits(parameter) && !parameter.is_cuda();
+}
+
+// Of one device and type, all new or none. New buffers are zero: the kernel makes them the gradient
+// if nothing is dampened. PyTorch instead marks all as new, and has garbage in them after a first
+// step that a loss scaler skipped.
+void Sgd::fused(const Trained& trained, const Indices& of, SgdOptions options,
+                const GradientScale& scale) {
+  if (trained.is_new[of[0]]) options.dampening = 0;
+  const auto all = [&](const char* name) { return detail::select(kept(trained, name), of); };
+  const Tensors buffers = options.momentum != 0 ? all(kBuffer) : Tensors();
+  const bool is_stochastic = options.rounding == Rounding::stochastic;
+  const Tensors steps = is_stochastic ? all(kStep) : Tensors();
+  const kernels::StepLists lists = detail::kernel_lists(trained.parameters, trained.gradients, of,
+                                                        trained.indices, steps, scale);
+  if (is_stochastic) at::_foreach_add_(steps, 1);
+  const Tensor& first = trained.parameters[of[0]];
+  if (has_broken_kernel(first) || (is_stochastic && detail::has_16_bits(first)))
+    kernels::sgd_(lists, buffers,
+                  {options.learning_rate, options.momentum, options.dampening, options.weight_decay,
+                   options.nesterov},
+                  detail::rounding_of(options.rounding, options.seed));
+  else
+    at::_fused_sgd_(lists.parameters, lists.gradients, buffers, options.weight_decay,
+                    options.momentum, options.learning_rate, options.dampening, options.nesterov,
+                    false, false, lists.scale, lists.not_finite);
+  detail::take_back(steps, scale);
+}
+
 void Sgd::fused(Trained& trained, const SgdOptions& options, const GradientScale& scale) const {
-  const Tensors buffers = options.momentum != 0 ? kept(trained, kBuffer) : Tensors();
   for (const Indices& group : detail::by_device_and_type(trained.parameters)) {
     const GradientScale scale_here = here(trained.parameters[group[0]].device(), scale);
     for (const bool is_new : {false, true}) {
       Indices chosen;
       for (const std::size_t i : group)
         if (trained.is_new[i] == is_new) chosen.push_back(i);
-      if (chosen.empty()) continue;
-      at::_fused_sgd_(
-          detail::select(trained.parameters, chosen), detail::select(trained.gradients, chosen),
-          detail::select(buffers, chosen), options.weight_decay, options.momentum,
-          options.learning_rate, is_new ? 0 : options.dampening, options.nesterov, false, false,
-          detail::if_defined(scale_here.scale), detail::if_defined(scale_here.not_finite));
+      if (!chosen.empty()) fused(trained, chosen, options, scale_here);
     }
   }
 }
@@ -169,6 +202,7 @@ std::unique_ptr<Optimizer> make_sgd(const std::vector<Group<SgdOptions>>& groups
     detail::check_not_negative("SGD", "a learning rate", options.learning_rate);
     detail::check_not_negative("SGD", "a momentum", options.momentum);
     detail::check_not_negative("SGD", "a weight decay", options.weight_decay);
+    if (options.rounding == Rounding::stochastic) detail::check_can_round("SGD", options.form);
     if (options.nesterov && (options.momentum == 0 || options.dampening != 0))
       throw UsageError(expectation("SGD", "a momentum and no dampening with nesterov",
                                    options.momentum == 0 ? "no momentum" : "a dampening"));

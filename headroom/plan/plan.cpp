@@ -45,6 +45,18 @@ Plan without(Plan plan, const std::string& technique) {
   return plan;
 }
 
+Plan keeping_what_lasts(Plan plan, const Plan& now) {
+  for (const Rung& rung : rungs())
+    if (rung.lasts && now.has(rung.name)) plan.techniques.insert(rung.name);
+  return plan;
+}
+
+bool adds_what_lasts(const Plan& plan, const Plan& now) {
+  return std::any_of(rungs().begin(), rungs().end(), [&](const Rung& rung) {
+    return rung.lasts && plan.has(rung.name) && !now.has(rung.name);
+  });
+}
+
 std::string to_string(const Plan& plan) {
   std::string words = plan.micro_batch == 0 ? "the whole batch at once"
                                             : "micro-batch " + std::to_string(plan.micro_batch);

@@ -34,6 +34,10 @@ struct Plan {
 // The plan with another set of techniques.
 [[nodiscard]] Plan with(Plan plan, const std::string& technique);
 [[nodiscard]] Plan without(Plan plan, const std::string& technique);
+// The plan with the techniques of `now` that last (technique.h).
+[[nodiscard]] Plan keeping_what_lasts(Plan plan, const Plan& now);
+// Whether it has techniques that last, and `now` has not.
+[[nodiscard]] bool adds_what_lasts(const Plan& plan, const Plan& now);
 
 // The most rows that a forward pass gets from a batch of this many rows, and the fewest. A batch
 // runs in as few parts as the plan allows, of nearly equal sizes: they need less memory than full

@@ -92,6 +92,8 @@ double state_bytes(const model::Settings& settings) {
       return 2 * bytes_of(settings.dtype);
     case model::Optimizer::adamw8bit:
       return 2;
+    case model::Optimizer::adamw4bit:
+      return 1;
     case model::Optimizer::sgd_momentum:
       return bytes_of(settings.dtype);
     case model::Optimizer::sgd:

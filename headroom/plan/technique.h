@@ -87,13 +87,15 @@ struct Key {
 };
 
 // A technique that a training step can switch on or off between two attempts (train/ladder.h)
-// without changing the result.
+// without changing the result. One that `lasts` does change it, and stays on: the ladder takes it
+// after all others, and only where the objective offers it (train/objective.h).
 struct Rung {
   std::string name;        // in plans and their files: "fused_loss"
   int place = 0;           // the ladder adds the lowest first
   std::string words;       // in a plan: "activations on the host"
   std::string key;         // as `headroom train` takes it: "loss=fused"
   bool uses_host = false;  // what leaves the card needs room on the host
+  bool lasts = false;
   std::function<void(model::Settings&, bool on)> put;  // into settings, or out of them
 };
 
@@ -104,6 +106,9 @@ struct Technique {
   // The changes that are possible and not in use. Without a function there are none.
   std::function<std::vector<Change>(const Situation&)> changes = {};
 };
+
+// The rank of adapters where none is given.
+inline constexpr std::int64_t kUsualRank = 8;
 
 // "every:2" has a 2, "full" nothing.
 [[nodiscard]] std::optional<std::int64_t> number_after_colon(std::string_view value);

@@ -213,12 +213,16 @@ Data data_of(const config::Training& training, bool pinned) {
   return all;
 }
 
-train::Batches batches_of(const std::shared_ptr<data::Loader>& loader, bool on_images) {
+train::Batches batches_of(const std::shared_ptr<data::Loader>& loader,
+                          const config::Training& training) {
+  const bool on_images = training.on_images;
+  const bool is_pure = training.settings.dtype == model::Dtype::bfloat16;
   return {
-      .next = [loader, on_images]() -> train::Tensors {
+      .next = [loader, on_images, is_pure]() -> train::Tensors {
         const data::Batch batch = loader->next();
         models::Batch taken;
         (on_images ? taken.pixels : taken.tokens) = batch.tensors.front();
+        if (on_images && is_pure) taken.pixels = taken.pixels.to(at::kBFloat16);
         taken.labels = batch.tensors.back();
         return train::tensors_of(taken);
       },

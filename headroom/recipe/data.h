@@ -26,8 +26,8 @@ struct Data {
 // expected where and how to get it.
 [[nodiscard]] Data data_of(const config::Training& training, bool pinned);
 
-// Tensors of the loader as a published model takes them.
+// Tensors of the loader as a published model takes them, images in the type of its weights.
 [[nodiscard]] train::Batches batches_of(const std::shared_ptr<data::Loader>& loader,
-                                        bool on_images);
+                                        const config::Training& training);
 
 }  // namespace headroom::recipe

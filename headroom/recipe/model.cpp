@@ -3,7 +3,9 @@
 #include <ATen/ATen.h>
 #include <torch/nn/module.h>
 
+#include "headroom/kernels/packed.h"
 #include "headroom/nn/freeze.h"
+#include "headroom/nn/quantise.h"
 #include "headroom/recipe/techniques.h"
 
 namespace headroom::recipe {
@@ -20,7 +22,7 @@ bool has_new_head(const models::Model& model) {
 nn::LoraOptions usual_adapters(const Settings& settings) {
   nn::LoraOptions options{.rank = settings.lora_rank,
                           .alpha = 2 * static_cast<double>(settings.lora_rank),
-                          .float32 = false};
+                          .float32 = settings.lora_dtype == model::LoraDtype::float32};
   if (!settings.lora_targets.empty()) options.targets = settings.lora_targets;
   return options;
 }
@@ -41,7 +43,17 @@ std::shared_ptr<models::Model> build_model(const model::ModelConfig& config,
                                    ? nn::Recompute::reentrant
                                    : nn::Recompute::nonreentrant,
                         .every = static_cast<int>(settings.checkpoint_every)};
-  std::shared_ptr<models::Model> model = models::build(config, of);
+  std::shared_ptr<models::Model> model;
+  {
+    std::optional<nn::WithoutMemoryScope> without_memory;
+    if (settings.quantize != model::Quantize::none) without_memory.emplace();
+    model = models::build(config, of);
+  }
+  if (settings.quantize != model::Quantize::none)
+    nn::quantise(model->module(),
+                 {.format = settings.quantize == model::Quantize::int8 ? kernels::Format::int8
+                                                                       : kernels::Format::nf4});
+  nn::give_memory(model->module());
   put_into_form(*model, settings);
   return model;
 }

@@ -19,7 +19,8 @@
 
 namespace headroom::recipe {
 
-// On LibTorch's default device and of its default type; without values.
+// On LibTorch's default device and of its default type; without values. Weights that are quantised
+// take the memory of their packed form only.
 [[nodiscard]] std::shared_ptr<models::Model> build_model(const model::ModelConfig& config,
                                                          const model::Settings& settings);
 

@@ -35,10 +35,11 @@ optim::Schedule schedule_of(const config::Resolved& config, std::int64_t steps) 
 // ---- Model ----
 
 // The techniques that a step can switch by itself: it starts with these. The model is built without
-// them.
+// them. Those that last are a property of the model.
 std::set<std::string> rungs_of(const config::Resolved& config) {
   std::set<std::string> names;
   for (const plan::Rung& rung : plan::rungs()) {
+    if (rung.lasts) continue;
     const std::size_t equals = rung.key.find('=');
     if (config.text(rung.key.substr(0, equals)) == rung.key.substr(equals + 1))
       names.insert(rung.name);
@@ -103,6 +104,10 @@ std::string words_of(const std::string& name, torch::nn::Module& module) {
          (active == all ? "" : ", " + rounded(active) + " of them trained");
 }
 
+at::ScalarType type_of(const model::Settings& settings) {
+  return settings.dtype == model::Dtype::bfloat16 ? at::kBFloat16 : at::kFloat;
+}
+
 void seed_all(c10::Device device, std::uint64_t seed) {
   at::manual_seed(seed);
   if (device.is_cpu()) return;
@@ -116,13 +121,15 @@ Model model_of(const config::Training& training, c10::Device device, const Model
   const config::Resolved& config = training.config;
   const auto weights = options.reads_weights ? config::weights_of(config) : std::nullopt;
   const model::ModelConfig network = training.model_for(options.outputs);
-  const model::Settings settings = without_rungs(training);
+  model::Settings settings = without_rungs(training);
+  if (!options.quantised.empty()) plan::rung_named(options.quantised).put(settings, true);
   const auto memory = [&](const char* when) {
     if (options.say) options.say(memory::log_gpu_memory_stats(when, device));
   };
   seed_all(device, static_cast<std::uint64_t>(config.whole("seed")));
-  Model made;
-  made.model = libtorch::on(device, [&] { return build_model(network, settings); });
+  Model made{.quantised = options.quantised};
+  made.model =
+      libtorch::on(device, type_of(settings), [&] { return build_model(network, settings); });
   std::vector<std::string> lacking;
   if (weights) {
     const weights::Loaded loaded =
@@ -137,9 +144,12 @@ Model model_of(const config::Training& training, c10::Device device, const Model
   made.lora = choose_what_is_trained(*made.model, training, settings);
   if (weights) check_frozen(made.model->module(), lacking, *weights);
   made.model->train();
-  made.optimizer = optim::make_optimizer(
-      settings.optimizer, settings.form, trained(made.model->module()),
-      {.learning = config.number("lr"), .weight_decay = config.number("weight_decay")});
+  made.optimizer =
+      optim::make_optimizer(settings.optimizer, settings.form, trained(made.model->module()),
+                            {.learning = config.number("lr"),
+                             .weight_decay = config.number("weight_decay"),
+                             .rounding = settings.rounding,
+                             .seed = static_cast<std::uint64_t>(config.whole("seed"))});
   made.words = words_of(training.model.name, made.model->module());
   memory("optimizer made");
   return made;
@@ -154,8 +164,6 @@ std::int64_t steps_of(const config::Resolved& config, const data::Loader& loader
 train::StepOptions step_options_of(const config::Resolved& config, std::int64_t steps) {
   train::StepOptions options;
   options.max_grad_norm = config.number("max_grad_norm");
-  if (config.yes("fp16") && config.yes("bf16"))
-    throw UsageError(expectation("fp16", "one of fp16 and bf16", "both", "bf16=true alone"));
   if (config.yes("bf16")) options.autocast = at::kBFloat16;
   if (config.yes("fp16")) {
     options.autocast = at::kHalf;
@@ -174,14 +182,19 @@ train::StepOptions step_options_of(const config::Resolved& config, std::int64_t 
   return options;
 }
 
+train::Objective objective_of(const config::Training& training,
+                              const std::shared_ptr<models::Model>& model) {
+  return train::objective_of(model, {.quantises = training.config.text("quantize") == "auto"});
+}
+
 Recipe make(const config::Training& training, c10::Device device) {
   Recipe recipe{.training = training, .data = data_of(training, device.is_cuda())};
   Model made = model_of(training, device, {.outputs = recipe.data.outputs});
   recipe.model = std::move(made.model);
   recipe.lora = std::move(made.lora);
   recipe.optimizer = std::move(made.optimizer);
-  recipe.objective = train::objective_of(recipe.model);
-  recipe.batches = batches_of(recipe.data.train, training.on_images);
+  recipe.objective = objective_of(training, recipe.model);
+  recipe.batches = batches_of(recipe.data.train, training);
   recipe.steps = steps_of(training.config, *recipe.data.train);
   recipe.step = step_options_of(training.config, recipe.steps);
   return recipe;

@@ -36,13 +36,16 @@ struct Model {
   std::shared_ptr<models::Model> model;
   std::optional<nn::Lora> lora;
   std::unique_ptr<optim::Optimizer> optimizer;
-  std::string words;  // "llama, 8.03 B parameters, 3.4 M of them trained"
+  std::string words;           // "llama, 8.03 B parameters, 3.4 M of them trained"
+  std::string quantised = {};  // ModelOptions::quantised: its plans have this technique
 };
 
 struct ModelOptions {
   std::int64_t outputs = 0;  // classes or vocabulary tokens in the data; 0 if not known
   // False for a run that is resumed: its weights come from a checkpoint.
   bool reads_weights = true;
+  // In place of the training's own, for quantize=auto: by the rung of a plan that it is built with.
+  std::string quantised = {};                      // "quantize_8bit"
   std::function<void(std::string_view)> say = {};  // hears a line at each milestone
 };
 
@@ -69,6 +72,10 @@ struct Recipe {
   std::int64_t steps = 0;  // of the whole training
   train::StepOptions step;
 };
+
+// The objective of the training's model (train/model_objective.h).
+[[nodiscard]] train::Objective objective_of(const config::Training& training,
+                                            const std::shared_ptr<models::Model>& model);
 
 [[nodiscard]] Recipe make(const config::Training& training, c10::Device device);
 // `settings`: "key=value", as on the command line.

@@ -106,7 +106,10 @@ void save(models::Model& model, const std::optional<nn::Lora>& lora, const Data&
     save_adapter(model, *lora, data, config, folder);
   } else {
     weights::save(model, folder);
-    write_file_atomically(folder / "config.json", config_of(model, data).dump(1) + "\n");
+    Json file = config_of(model, data);
+    if (const auto quantised = weights::quantisation_config(model))
+      file["quantization_config"] = Json::parse(*quantised);
+    write_file_atomically(folder / "config.json", file.dump(1) + "\n");
   }
   describe_images(folder, data);
 }

@@ -2,41 +2,38 @@
 
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
-#include <fcntl.h>
 #include <torch/nn/module.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <cstdio>
 #include <exception>
 #include <nlohmann/json.hpp>
 #include <thread>
 #include <utility>
 
-#include "headroom/base/descriptor.h"
 #include "headroom/base/error.h"
 #include "headroom/base/file.h"
 #include "headroom/base/host_memory.h"
 #include "headroom/base/run_folder.h"
 #include "headroom/base/sha256.h"
 #include "headroom/libtorch/random_state.h"
+#include "headroom/train/detail/checkpoint_files.h"
+#include "headroom/train/detail/checkpoint_reading.h"
+#include "headroom/train/detail/frozen_part.h"
 #include "headroom/weights/tensor_files.h"
 
 namespace headroom::train {
 namespace {
 
 namespace fs = std::filesystem;
-using at::Tensor;
+using detail::kModel;
+using detail::kOptimizer;
+using detail::kRandom;
+using detail::kState;
 using weights::NamedTensors;
-using weights::TensorFile;
 
 constexpr const char* kUnfinished = ".unfinished";
-constexpr const char* kState = "state.json";
-constexpr const char* kModel = "model.safetensors";
-constexpr const char* kOptimizer = "optimizer.safetensors";
-constexpr const char* kRandom = "random.safetensors";
 
 // ---- The state of a run ----
 
@@ -44,15 +41,6 @@ struct Run {
   NamedTensors model, optimizer, random;
   Json state;
 };
-
-NamedTensors tensors_of(const torch::nn::Module& module) {
-  NamedTensors tensors;
-  for (const auto& parameter : module.named_parameters())
-    tensors.emplace_back(parameter.key(), parameter.value().detach());
-  for (const auto& buffer : module.named_buffers())
-    if (buffer.value().defined()) tensors.emplace_back(buffer.key(), buffer.value().detach());
-  return tensors;
-}
 
 NamedTensors tensors_of(const optim::Optimizer& optimizer) {
   NamedTensors tensors;
@@ -62,8 +50,18 @@ NamedTensors tensors_of(const optim::Optimizer& optimizer) {
   return tensors;
 }
 
+// All but the parameters that are not trained.
+NamedTensors changing_in(const torch::nn::Module& module) {
+  NamedTensors tensors;
+  for (const auto& parameter : module.named_parameters())
+    if (parameter->requires_grad()) tensors.emplace_back(parameter.key(), parameter->detach());
+  for (const auto& buffer : module.named_buffers())
+    if (buffer->defined()) tensors.emplace_back(buffer.key(), buffer->detach());
+  return tensors;
+}
+
 Run run_of(Step& step, const std::string& more) {
-  Run run{.model = tensors_of(step.module()),
+  Run run{.model = changing_in(step.module()),
           .optimizer = tensors_of(step.optimizer()),
           .random = libtorch::RandomState(libtorch::devices_in_use()).named(),
           .state = {{"schema", 1}, {"step", step.steps()}, {"plan", to_json(step.plan())}}};
@@ -76,33 +74,14 @@ Run run_of(Step& step, const std::string& more) {
 Bytes bytes_of(const Run& run) {
   Bytes all;
   for (const NamedTensors* tensors : {&run.model, &run.optimizer, &run.random})
-    for (const auto& [name, tensor] : *tensors)
-      all += Bytes{static_cast<std::int64_t>(tensor.nbytes())};
+    all += detail::bytes_of(*tensors);
   return all;
-}
-
-// The hash of the state without its own hash.
-std::string hash_of(const Json& state) {
-  Sha256 hash;
-  hash.add(state.dump());
-  return hash.hex();
 }
 
 // ---- Writing ----
 
-void sync(const fs::path& path) {
-  const Descriptor open(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (open.get() < 0 || ::fsync(open.get()) != 0) throw WriteError(write_failure(path, errno));
-}
-
-void make_folder(const fs::path& folder) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) throw WriteError(write_failure(folder, error.value()));
-}
-
 void write_into(const fs::path& unfinished, const Run& run) {
-  make_folder(unfinished);
+  detail::make_folder(unfinished);
   Json state = run.state;
   for (const auto& [name, tensors] :
        {std::pair(kModel, &run.model), std::pair(kOptimizer, &run.optimizer),
@@ -110,9 +89,9 @@ void write_into(const fs::path& unfinished, const Run& run) {
     weights::save_tensors(unfinished / name, *tensors);
     state["sha256"][name] = sha256_of_file(unfinished / name);
   }
-  state["sha256"][kState] = hash_of(state);
+  state["sha256"][kState] = detail::hash_of(state);
   write_file_atomically(unfinished / kState, state.dump(1) + "\n");
-  sync(unfinished);
+  detail::sync(unfinished);
 }
 
 // Removes the files of a checkpoint and nothing else: a folder with a file of the user's stays.
@@ -135,112 +114,7 @@ void write(const Run& run, const fs::path& folder) {
   remove_checkpoint(folder);  // of the same step, from a run that was resumed before it
   fs::rename(unfinished, folder, error);
   if (error) throw WriteError(write_failure(folder, error.value()));
-  sync(folder.parent_path());
-}
-
-// ---- Reading ----
-
-void check_files(const fs::path& folder, const Json& state) {
-  Json without = state;
-  without.at("sha256").erase(kState);
-  if (hash_of(without) != state.at("sha256").at(kState).get<std::string>())
-    throw InputError((folder / kState).string(), "its content is not what was written");
-  for (const char* name : {kModel, kOptimizer, kRandom})
-    if (sha256_of_file(folder / name) != state.at("sha256").at(name).get<std::string>())
-      throw InputError((folder / name).string(), "its content is not what was written");
-}
-
-void check_fits(const TensorFile& file, const NamedTensors& tensors) {
-  for (const auto& [name, tensor] : tensors)
-    if (at::IntArrayRef(file.shape(name)) != tensor.sizes())
-      throw InputError(name, "expected the shape " + c10::str(tensor.sizes()) + ", received " +
-                                 c10::str(at::IntArrayRef(file.shape(name))));
-}
-
-std::vector<optim::State> states_in(const TensorFile& file, const optim::Optimizer& optimizer) {
-  std::vector<optim::State> states(optimizer.parameters().size());
-  for (const std::string& name : file.names()) {
-    const std::size_t dot = name.find('.');
-    const std::size_t i = std::stoul(name.substr(0, dot));
-    if (i >= states.size())
-      throw InputError(name, "expected states of " + std::to_string(states.size()) + " parameters");
-    states[i][name.substr(dot + 1)] = file.read(name);
-  }
-  return states;
-}
-
-// Whether the states have the names of this optimizer's states, as those of its kind do.
-bool suit(const std::vector<optim::State>& states, const optim::Optimizer& optimizer) {
-  const auto names = [](const optim::State& state) {
-    std::vector<std::string> all;
-    for (const auto& [name, tensor] : state) all.push_back(name);
-    return all;
-  };
-  for (std::size_t i = 0; i < states.size(); ++i)
-    if (names(states[i]) != names(optimizer.state(i))) return false;
-  return true;
-}
-
-// All of them, or none if one does not fit.
-void set_states(optim::Optimizer& optimizer, const std::vector<optim::State>& states) {
-  std::vector<optim::State> before;
-  try {
-    for (std::size_t i = 0; i < states.size(); ++i) {
-      before.push_back(optimizer.state(i));
-      optimizer.set_state(i, states[i]);
-    }
-  } catch (...) {
-    for (std::size_t i = 0; i < before.size(); ++i) optimizer.set_state(i, before[i]);
-    throw;
-  }
-}
-
-Json sound_state(const fs::path& folder) {
-  const Json state = parse_json(read_input(folder / kState), (folder / kState).string());
-  check_files(folder, state);
-  return state;
-}
-
-void read_weights(const TensorFile& model, const NamedTensors& tensors) {
-  const at::NoGradGuard no_grad;
-  for (const auto& [name, tensor] : tensors) model.read_into(name, tensor);
-}
-
-FoundCheckpoint read(const fs::path& folder, Step& step) {
-  const Json state = sound_state(folder);
-  const TensorFile model(folder / kModel), optimizer(folder / kOptimizer), random(folder / kRandom);
-  const NamedTensors tensors = tensors_of(step.module());
-  check_fits(model, tensors);
-  const std::vector<optim::State> states = states_in(optimizer, step.optimizer());
-  FoundCheckpoint found{.folder = folder,
-                        .step = state.at("step").get<std::int64_t>(),
-                        .plan = plan_from(state.at("plan"), (folder / kState).string()),
-                        .more = state.at("more").get<std::string>()};
-  step.optimizer().reserve();
-  found.same_optimizer = suit(states, step.optimizer());
-  if (found.same_optimizer) set_states(step.optimizer(), states);
-  read_weights(model, tensors);
-  if (optim::LossScaler* scaler = step.scaler(); scaler != nullptr && state.contains("scaler"))
-    scaler->restore(state["scaler"].at("factor").get<double>(),
-                    state["scaler"].at("good_steps").get<std::int64_t>());
-  step.set_steps(found.step);
-  NamedTensors generators;
-  for (const std::string& name : random.names()) generators.emplace_back(name, random.read(name));
-  found.same_random_numbers = libtorch::RandomState::restore(generators);
-  return found;
-}
-
-// Why it cannot be used; memory that ran out says nothing about a checkpoint.
-std::string why_refused(const fs::path& folder) {
-  try {
-    throw;
-  } catch (const c10::OutOfMemoryError&) {
-    throw;
-  } catch (const Error& error) {
-    return folder.string() + ": " + error.sentence();
-  } catch (const std::exception& error) {  // of JSON, numbers, files
-    return folder.string() + ": " + error.what();
-  }
+  detail::sync(folder.parent_path());
 }
 
 }  // namespace
@@ -274,8 +148,11 @@ class Checkpoints::Writer {
   std::atomic<bool> is_idle_{true};
 };
 
-Checkpoints::Checkpoints(fs::path folder, int keep)
-    : folder_(std::move(folder)), keep_(std::max(1, keep)), writer_(std::make_unique<Writer>()) {}
+Checkpoints::Checkpoints(fs::path folder, int keep, std::shared_ptr<detail::FrozenPart> frozen)
+    : folder_(std::move(folder)),
+      keep_(std::max(1, keep)),
+      frozen_(frozen ? std::move(frozen) : std::make_shared<detail::FrozenPart>(folder_)),
+      writer_(std::make_unique<Writer>()) {}
 
 Checkpoints::~Checkpoints() {
   try {
@@ -292,7 +169,7 @@ std::vector<fs::path> Checkpoints::all() const {
 
 void Checkpoints::remove_half_written() {
   if (std::exchange(is_clean_, true)) return;
-  make_folder(folder_);
+  detail::make_folder(folder_);
   std::error_code error;
   std::vector<fs::path> halves;
   for (const auto& entry : fs::directory_iterator(folder_, error))
@@ -306,6 +183,8 @@ void Checkpoints::save(Step& step, const std::string& more) {
   char name[32];
   std::snprintf(name, sizeof name, "checkpoint-%08lld", static_cast<long long>(step.steps()));
   Run run = run_of(step, more);
+  if (const std::string hash = frozen_->save(step.module()); !hash.empty())
+    run.state["frozen"] = hash;
   writing_ = step.steps();
   if (const auto host = host_memory_to_use(); host && bytes_of(run) > *host)
     return write(run, folder_ / name);  // a tensor at a time
@@ -336,6 +215,7 @@ void Checkpoints::remove_old() const {
   int left = keep_;
   for (const CheckpointFolder& one : checkpoints_in(folder_))
     if (one.step <= written_ && --left < 0) remove_checkpoint(one.path);
+  frozen_->remove_unused();
 }
 
 std::optional<FoundCheckpoint> Checkpoints::load(Step& step,
@@ -350,12 +230,12 @@ std::optional<FoundCheckpoint> Checkpoints::load(Step& step,
   std::vector<fs::path> refused_folders;
   for (const auto& [folder, number] : all) {
     try {
-      FoundCheckpoint found = read(folder, step);
+      FoundCheckpoint found = detail::read_checkpoint(folder, *frozen_, step);
       found.refused = std::move(refused);
       found.refused_folders = std::move(refused_folders);
       return found;
     } catch (...) {
-      refused.push_back(why_refused(folder));
+      refused.push_back(detail::why_refused(folder));
       refused_folders.push_back(folder);
     }
   }
@@ -367,14 +247,10 @@ std::optional<std::int64_t> Checkpoints::load_weights(Step& step) const {
   writer_->wait();
   for (const auto& [folder, number] : checkpoints_in(folder_)) {
     try {
-      static_cast<void>(sound_state(folder));
-      const TensorFile model(folder / kModel);
-      const NamedTensors tensors = tensors_of(step.module());
-      check_fits(model, tensors);
-      read_weights(model, tensors);
+      detail::read_weights(folder, *frozen_, step.module());
       return number;
     } catch (...) {
-      static_cast<void>(why_refused(folder));  // then an older one
+      static_cast<void>(detail::why_refused(folder));  // then an older one
     }
   }
   return {};
@@ -383,16 +259,20 @@ std::optional<std::int64_t> Checkpoints::load_weights(Step& step) const {
 std::optional<std::string> Checkpoints::newest_more() const {
   for (const auto& [folder, number] : checkpoints_in(folder_)) {
     try {
-      return sound_state(folder).at("more").get<std::string>();
+      return detail::sound_state(folder, *frozen_).at("more").get<std::string>();
     } catch (...) {
-      static_cast<void>(why_refused(folder));
+      static_cast<void>(detail::why_refused(folder));
     }
   }
   return {};
 }
 
-Bytes checkpoint_bytes(Step& step) {
+Bytes Checkpoints::bytes(Step& step) const {
   return bytes_of(run_of(step, {}));
+}
+
+Bytes Checkpoints::frozen_bytes(Step& step) const {
+  return frozen_->bytes_to_write(step.module());
 }
 
 }  // namespace headroom::train

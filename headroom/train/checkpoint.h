@@ -6,12 +6,16 @@
 //   ...
 //   if (const auto found = checkpoints.load(step)) seek(found->more);
 //
-// out/checkpoint-00000012/ has model.safetensors (parameters and buffers under their names, which
-// other programs can read), optimizer.safetensors, random.safetensors and state.json with the rest
-// and the checksum of each file. A checkpoint has its name only when all of it is on the disk; a
-// torn or foreign one is refused, and the one before it is used.
+// out/checkpoint-00000012/ has model.safetensors (trained parameters and buffers under their names,
+// which other programs can read), optimizer.safetensors, random.safetensors and state.json with the
+// rest and the checksum of each file. A checkpoint has its name only when all of it is on the disk;
+// a torn or foreign one is refused, and the one before it is used.
 //
-// save() copies the state to host memory and returns; a thread writes it. Where the host has no
+// Parameters that are not trained, such as the weights below adapters, are in one file for all
+// checkpoints, out/frozen-HASH.safetensors, which the first save() writes before it returns. Each
+// checkpoint names it by its hash. Keep it with the checkpoints that you copy.
+//
+// save() copies the rest to host memory and returns; a thread writes it. Where the host has no
 // memory for that, save() writes by itself. `keep` counts the checkpoints that stay; of older ones
 // only the files above are removed, and none that is newer than the one just saved.
 //
@@ -30,6 +34,10 @@
 
 namespace headroom::train {
 
+namespace detail {
+class FrozenPart;
+}
+
 struct FoundCheckpoint {
   std::filesystem::path folder;
   std::int64_t step = 0;
@@ -44,7 +52,10 @@ struct FoundCheckpoint {
 class Checkpoints {
  public:
   // The first save() makes the folder, and removes the half-written files of a killed run.
-  explicit Checkpoints(std::filesystem::path folder, int keep = 2);
+  // `frozen`: the file of untrained parameters, shared with other checkpoints of this run; by
+  // default it has one of its own.
+  explicit Checkpoints(std::filesystem::path folder, int keep = 2,
+                       std::shared_ptr<detail::FrozenPart> frozen = {});
   ~Checkpoints();  // waits for the writing
   Checkpoints(const Checkpoints&) = delete;
   Checkpoints& operator=(const Checkpoints&) = delete;
@@ -70,6 +81,11 @@ class Checkpoints {
   // Their folders, the newest first.
   [[nodiscard]] std::vector<std::filesystem::path> all() const;
 
+  // The bytes that one of this step takes on the disk, without its few KiB of JSON; and those of
+  // the untrained parameters if the next save() writes them.
+  [[nodiscard]] Bytes bytes(Step& step) const;
+  [[nodiscard]] Bytes frozen_bytes(Step& step) const;
+
  private:
   class Writer;
   void remove_half_written();
@@ -78,10 +94,8 @@ class Checkpoints {
   int keep_;
   std::int64_t writing_ = -1, written_ = -1;  // steps
   bool is_clean_ = false;                     // nothing half-written is left
+  std::shared_ptr<detail::FrozenPart> frozen_;
   std::unique_ptr<Writer> writer_;
 };
-
-// The bytes that a checkpoint of this step takes on the disk, without its few KiB of JSON.
-[[nodiscard]] Bytes checkpoint_bytes(Step& step);
 
 }  // namespace headroom::train

@@ -36,8 +36,8 @@ const char* to_string(Event::Kind kind) {
 
 namespace {
 
-const char* what_happened(Event::Kind kind) {
-  switch (kind) {
+const char* what_happened(const Event& event) {
+  switch (event.kind) {
     case Event::Kind::retry:
       return "again with the same plan";
     case Event::Kind::allocator:
@@ -49,11 +49,12 @@ const char* what_happened(Event::Kind kind) {
     case Event::Kind::thrash:
       return "smaller parts, because the allocator emptied its cache again and again";
     case Event::Kind::technique:
-      return "less memory for more time";
+      return adds_what_lasts(event.to, event.from) ? "less memory, with other numbers from now on"
+                                                   : "less memory for more time";
     case Event::Kind::device:
       return "to another device";
     default:
-      return to_string(kind);
+      return to_string(event.kind);
   }
 }
 
@@ -82,7 +83,7 @@ std::string to_string(const Event& event) {
   }
   if (event.kind == Event::Kind::unpriced)
     return words + "the memory of plans is not known: " + event.why;
-  words += what_happened(event.kind);
+  words += what_happened(event);
   words += ": " + (event.from == event.to ? "" : to_string(event.from) + " -> ");
   words += to_string(event.to);
   return event.why.empty() ? words : words + ", because the first failed: " + event.why;

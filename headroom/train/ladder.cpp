@@ -54,7 +54,8 @@ std::optional<Ladder::Move> Ladder::next_plan(const Failure& failure) {
   const auto same = rungs::same_again(now);
   if (!was_tried(failure.plan)) tried_.push_back(failure.plan);
   if (same) return Move{Event::Kind::retry, *same};
-  if (changes_ == options_.max_retries) return {};
+  if (changes_ == options_.max_retries)
+    return offers_what_lasts() ? last_resort(failure) : std::nullopt;
   ++changes_;
   return changes_ == options_.max_retries ? heaviest(failure) : cheapest(failure);
 }
@@ -70,9 +71,27 @@ std::optional<Ladder::Move> Ladder::cheapest(const Failure& failure) const {
       if (const auto plan = rung(now); plan && !was_tried(*plan)) return Move{kind, *plan};
     if (!now.leaves_room) break;
   }
+  if (const auto move = last_resort(failure)) return move;
+  return heaviest(failure);
+}
+
+bool Ladder::offers_what_lasts() const {
+  return std::any_of(plan::rungs().begin(), plan::rungs().end(), [&](const plan::Rung& rung) {
+    return rung.lasts && options_.techniques.contains(rung.name);
+  });
+}
+
+// What changes the result for good, then another device.
+std::optional<Ladder::Move> Ladder::last_resort(const Failure& failure) const {
+  rungs::Situation now{failure, options_, prices_, true};
+  for (now.leaves_room = true;; now.leaves_room = false) {
+    if (const auto plan = rungs::lasting(now); plan && !was_tried(*plan))
+      return Move{Event::Kind::technique, *plan};
+    if (!now.leaves_room) break;
+  }
   if (const auto plan = rungs::device(now); plan && !was_tried(*plan))
     return Move{Event::Kind::device, *plan};
-  return heaviest(failure);
+  return {};
 }
 
 // The least micro-batch with every technique; if that has failed, the same elsewhere.
@@ -87,7 +106,8 @@ std::optional<Ladder::Move> Ladder::heaviest(const Failure& failure) const {
         !rungs::host_has_room(plan, failure.work, options_, prices_))
       plan.techniques.erase(rung.name);
   const rungs::Situation now{last, options_, prices_, true};
-  const auto elsewhere = rungs::device(now);
+  const bool is_last = !rungs::with_next_lasting(plan, options_);
+  const auto elsewhere = is_last ? rungs::device(now) : std::nullopt;
   if (elsewhere && !was_tried(*elsewhere)) return Move{Event::Kind::device, *elsewhere};
   if (was_tried(plan)) return {};
   const bool same_form = plan.techniques == failure.plan.techniques;
@@ -106,8 +126,12 @@ std::optional<Ladder::Move> Ladder::larger_than(const Plan& failed, const Work& 
 }
 
 std::optional<Plan> Ladder::fastest(const Plan& wish, const Work& work, Bytes card) const {
-  const auto with_room = fastest_on(wish, work, card - options_.room.of(card));
-  return with_room ? with_room : fastest_on(wish, work, card);
+  for (std::optional<Plan> plan = wish; plan; plan = rungs::with_next_lasting(*plan, options_)) {
+    if (const auto with_room = fastest_on(*plan, work, card - options_.room.of(card)))
+      return with_room;
+    if (const auto fitting = fastest_on(*plan, work, card)) return fitting;
+  }
+  return {};
 }
 
 std::optional<Plan> Ladder::fastest_on(const Plan& wish, const Work& work, Bytes card) const {
@@ -123,9 +147,9 @@ std::optional<Plan> Ladder::fastest_on(const Plan& wish, const Work& work, Bytes
 std::optional<PricedPlan> Ladder::least(const Plan& wish, const Work& work) const {
   if (prices_ == nullptr) return {};
   std::optional<PricedPlan> least;
-  for (std::optional<Plan> plan = wish; plan; plan = rungs::with_next_technique(*plan, options_))
+  for (const Plan& plan : rungs::forms_of(wish, options_))
     for (const std::int64_t size : micro_batches(work.rows, rungs::limits_of(options_))) {
-      Plan smaller = *plan;
+      Plan smaller = plan;
       smaller.micro_batch = size;
       if (least && prices_->is_served(smaller, work, least->needed - Bytes{1}) != true) continue;
       if (const auto needed = prices_->needed(smaller, work)) least = {smaller, *needed};

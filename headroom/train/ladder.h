@@ -8,10 +8,12 @@
 //   technique     checkpointing, then the fused loss, then offload of activations (the rungs of
 //                 plan/technique.h), with the largest micro-batch that fits then. Offload needs
 //                 room on the host.
+//   lasting       frozen weights in 8 bit, then in 4, where the objective offers it: from then on
+//                 the result is another one. This is no retry of those that `max_retries` counts.
 //   device        another card with room, then the CPU, of those that are allowed
 //
 // Where prices are known, the first plan that leaves `room` of the card is taken; if none does, the
-// first that fits at all.
+// first that fits at all. What lasts is taken only if nothing before it fits at all.
 //
 // A plan that failed for a step is not tried again for it. Running the same plan again is free; of
 // other plans a step has `max_retries`, and the last one is the heaviest that is allowed. If even
@@ -116,6 +118,8 @@ class Ladder {
   [[nodiscard]] bool was_tried(const Plan& plan) const;
   [[nodiscard]] std::optional<Move> cheapest(const Failure& failure) const;
   [[nodiscard]] std::optional<Move> heaviest(const Failure& failure) const;
+  [[nodiscard]] std::optional<Move> last_resort(const Failure& failure) const;
+  [[nodiscard]] bool offers_what_lasts() const;
 
   LadderOptions options_;
   const Prices* prices_ = nullptr;

@@ -2,9 +2,13 @@
 
 #include <ATen/ATen.h>
 
+#include <utility>
+
 #include "headroom/base/error.h"
+#include "headroom/kernels/packed.h"
 #include "headroom/model/tasks.h"
 #include "headroom/models/batch.h"
+#include "headroom/nn/quantise.h"
 
 namespace headroom::train {
 
@@ -25,7 +29,22 @@ models::Batch batch_of(const Tensors& tensors) {
   return batch;
 }
 
-Objective objective_of(const std::shared_ptr<models::Model>& model) {
+namespace {
+
+// Each by its rung's name (plan/techniques/quantize.cpp), the one with more bits first.
+constexpr std::pair<const char*, kernels::Format> kFormats[] = {
+    {"quantize_8bit", kernels::Format::int8}, {"quantize_4bit", kernels::Format::nf4}};
+
+// What is in this format already, or in fewer bits, stays.
+void quantise(models::Model& model, const Plan& plan) {
+  for (const auto& [name, format] : kFormats)
+    if (plan.has(name)) nn::quantise(model.module(), {.format = format});
+}
+
+}  // namespace
+
+Objective objective_of(const std::shared_ptr<models::Model>& model,
+                       const ModelObjectiveOptions& options) {
   const models::Settings own = model->settings();
   Objective objective;
   objective.loss = [model](const Tensors& rows) { return model->run(batch_of(rows)).loss; };
@@ -48,7 +67,10 @@ Objective objective_of(const std::shared_ptr<models::Model>& model) {
   const bool can_fuse =
       model::is_over_tokens(model->task()) && own.loss_chunk == 0 && !own.fused_loss;
   if (can_fuse) objective.techniques.insert("fused_loss");
+  if (options.quantises)
+    for (const auto& [name, format] : kFormats) objective.techniques.insert(name);
   objective.follow = [model, own, can_fuse](const Plan& plan) {
+    quantise(*model, plan);
     models::Checkpointing checkpointing = own.checkpointing;
     if (plan.has("checkpointing")) checkpointing.how = nn::Recompute::nonreentrant;
     model->set_checkpointing(checkpointing);

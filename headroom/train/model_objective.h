@@ -15,7 +15,14 @@
 
 namespace headroom::train {
 
-[[nodiscard]] Objective objective_of(const std::shared_ptr<models::Model>& model);
+struct ModelObjectiveOptions {
+  // The ladder may store frozen weights in 8 bit, then in 4 (nn/quantise.h), when nothing else
+  // makes a step fit. This changes the result of the training, and is not undone.
+  bool quantises = false;
+};
+
+[[nodiscard]] Objective objective_of(const std::shared_ptr<models::Model>& model,
+                                     const ModelObjectiveOptions& options = {});
 
 [[nodiscard]] Tensors tensors_of(const models::Batch& batch);
 [[nodiscard]] models::Batch batch_of(const Tensors& tensors);

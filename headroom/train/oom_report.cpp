@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "headroom/base/error.h"
+#include "headroom/libtorch/stored_weight.h"
 #include "headroom/memory/device_memory.h"
 #include "headroom/memory/live.h"
 #include "headroom/memory/memory_statistics.h"
@@ -56,7 +57,8 @@ ByAddress named_tensors(const OomFacts& facts, c10::Device device) {
   if (facts.module != nullptr) {
     for (const auto& parameter : facts.module->named_parameters()) {
       names.emplace(parameter->unsafeGetTensorImpl(), parameter.key());
-      add(*parameter, OomReport::Kind::parameters, parameter.key());
+      for (const at::Tensor& part : libtorch::memory_of(*parameter))
+        add(part, OomReport::Kind::parameters, parameter.key());
       add(parameter->grad(), OomReport::Kind::gradients, "gradient of " + parameter.key());
     }
     for (const auto& buffer : facts.module->named_buffers())

@@ -41,11 +41,12 @@ TEST(EstimateCommand, GivesTheRuleOfThumbBesideTheFormula) {
 
 TEST(EstimateCommand, PricesWhatCannotRunAndSaysSo) {
   const Outcome outcome = estimate(
-      {"llama-3.1-8b", "--lora-rank", "8", "--quantize", "4bit", "--gpus", "RTX 4090", "--json"},
+      {"llama-3.1-8b", "--lora-rank", "8", "--offload", "parameters", "--gpus", "RTX 4090",
+       "--json"},
       World());
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_EQ(outcome.json().at("method"), "formula");
-  EXPECT_THAT(outcome.json().at("notes").dump(), HasSubstr("run this yet: --quantize 4bit"));
+  EXPECT_THAT(outcome.json().at("notes").dump(), HasSubstr("run this yet: --offload parameters"));
 }
 
 // --advice beside --quick was taken and not answered, and what cannot run got none at all.
@@ -56,7 +57,8 @@ TEST(EstimateCommand, GivesAdviceByFormulaToo) {
   EXPECT_EQ(told.exit_code, 2);
   EXPECT_THAT(told.out, HasSubstr("What would help, best first, by formula\n  --"));
   const Json document = estimate({"llama-3.1-8b", "--batch", "16", "--seq", "4096", "--lora-rank",
-                                  "8", "--quantize", "4bit", "--gpus", "sim:1x12GiB", "--json"},
+                                  "8", "--offload", "parameters", "--gpus", "sim:1x12GiB",
+                                  "--json"},
                                  World())
                             .json();
   ASSERT_FALSE(document.at("advice").empty());

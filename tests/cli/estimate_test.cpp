@@ -187,22 +187,17 @@ TEST(EstimateCommand, GivesVerdictAndAdviceInOneMeasure) {
 }
 
 // Three lines, all "still too much"; QLoRA fits, said the same program.
-TEST(EstimateCommand, NamesATechniqueThatIsEnoughButCannotRunYet) {
-  const Outcome told = estimate({"mixtral-8x7b", "--gpus", "H100 80GB"});
-  EXPECT_EQ(told.exit_code, 2);
-  EXPECT_THAT(told.out,
-              HasSubstr("What would be enough, by formula; Headroom cannot run it yet\n"));
-  const Json document = estimate({"mixtral-8x7b", "--gpus", "H100 80GB", "--json"}).json();
+TEST(EstimateCommand, NamesLoraOverQuantisedWeightsWhereNothingLighterFits) {
+  const Json document = estimate({"llama-3.1-8b", "--gpus", "sim:1x12GiB", "--json"}).json();
   Json enough;
   for (const Json& one : document.at("advice"))
     if (one.at("fits") == true) enough.push_back(one);
   ASSERT_FALSE(enough.empty());
-  EXPECT_EQ(enough.at(0).at("method"), "formula");
-  EXPECT_EQ(enough.at(0).at("can_run"), false);
-  EXPECT_THAT(enough.at(0).at("change").get<std::string>(),
-              AllOf(HasSubstr("--quantize 4bit"), HasSubstr("--lora-rank 8")));
+  EXPECT_EQ(enough.at(0).at("method"), "dry-run");
+  EXPECT_EQ(enough.at(0).at("can_run"), true);
+  EXPECT_THAT(enough.at(0).at("change").get<std::string>(), HasSubstr("--quantize 4bit"));
   // A proposal fits when it is applied.
-  Arguments applied{"mixtral-8x7b", "--gpus", "H100 80GB", "--json"};
+  Arguments applied{"llama-3.1-8b", "--gpus", "sim:1x12GiB", "--json"};
   std::istringstream words(enough.at(0).at("change").get<std::string>());
   for (std::string word; words >> word;) applied.push_back(word);
   const Outcome then = estimate(applied);

@@ -24,6 +24,18 @@ Resolved training(const std::vector<std::string>& overrides,
   return resolve(training_keys(), {.preset = preset, .file = {}, .overrides = overrides});
 }
 
+TEST(TrainingKeys, RoundStochasticallyInBfloat16WhereTheOptimizerCan) {
+  const auto rounding = [](const std::vector<std::string>& keys) {
+    return training(keys).text("rounding");
+  };
+  EXPECT_EQ(rounding({}), "nearest");
+  EXPECT_EQ(rounding({"dtype=bfloat16"}), "stochastic");
+  EXPECT_EQ(rounding({"dtype=bfloat16", "optimizer=sgd-momentum"}), "stochastic");
+  EXPECT_EQ(rounding({"dtype=bfloat16", "optimizer=adamw4bit"}), "stochastic");
+  EXPECT_EQ(rounding({"dtype=bfloat16", "optimizer=adafactor"}), "nearest");
+  EXPECT_EQ(rounding({"dtype=bfloat16", "rounding=nearest"}), "nearest");
+}
+
 // The keys and defaults that the reference of `headroom train` promises.
 TEST(TrainingKeys, HaveThePromisedDefaults) {
   const std::vector<std::pair<const char*, const char*>> promised{

@@ -253,14 +253,14 @@ TEST(FitOverLengths, IsRefusedForImages) {
 
 TEST(Fit, RefusesSettingsThatOnlyAFormulaCovers) {
   Settings settings;
-  settings.quantize = model::Quantize::int4;
+  settings.offload.gradients = true;
   settings.world = 2;
   EXPECT_THAT(
       [&] {
         static_cast<void>(fit(model::model_named("gpt2"), settings, dryrun::card_for("RTX 4090")));
       },
       testing::ThrowsMessage<UsageError>(testing::AllOf(
-          HasSubstr("--quantize 4bit"), HasSubstr("--world 2"), HasSubstr("--quick"))));
+          HasSubstr("--offload gradients"), HasSubstr("--world 2"), HasSubstr("--quick"))));
 }
 
 }  // namespace

@@ -63,10 +63,15 @@ std::int64_t peak_of(const std::string& type, const Settings& settings) {
   return dryrun::dry_run("unlimited", make, {.keep_trace = false}).peak.active.count;
 }
 
-TEST(TrainingStep, WithLoraTrainsAdaptersOfTheWeightsType) {
+TEST(TrainingStep, WithLoraTrainsAdaptersInFloat32OrInTheWeightsType) {
   Settings settings = short_run();
   settings.dtype = model::Dtype::bfloat16;
   settings.lora_rank = 4;
+  for (const auto& [name, parameter] :
+       training_step(tiny("llama"), settings, torch::kMeta).subject.parameters)
+    EXPECT_EQ(parameter.scalar_type() == torch::kFloat, name.find("lora_") != std::string::npos)
+        << name;
+  settings.lora_dtype = model::LoraDtype::weights;
   const TrainingStep step = training_step(tiny("llama"), settings, torch::kMeta);
   EXPECT_THAT(trained(step), ElementsAre("model.layers.0.self_attn.q_proj.lora_A.weight",
                                          "model.layers.0.self_attn.q_proj.lora_B.weight",
@@ -209,14 +214,26 @@ TEST(CannotRun, NamesUnsupportedSettings) {
   settings.loss = model::LossForm::chunked;
   EXPECT_TRUE(model::cannot_run(settings).empty());
   settings.quantize = model::Quantize::int4;
+  EXPECT_TRUE(model::cannot_run(settings).empty());
+  settings.offload.optimizer = true;
   settings.zero = 2;
-  EXPECT_THAT(model::cannot_run(settings), ElementsAre("--quantize 4bit", "--zero 2"));
+  EXPECT_THAT(model::cannot_run(settings), ElementsAre("--offload optimizer", "--zero 2"));
   try {
     (void)trained("llama", settings);
     FAIL();
   } catch (const UsageError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("--quantize 4bit, --zero 2"));
+    EXPECT_THAT(error.what(), HasSubstr("--offload optimizer, --zero 2"));
   }
+}
+
+TEST(Quantize, IsRefusedForWeightsThatAreTrained) {
+  Settings settings;
+  settings.quantize = model::Quantize::int4;
+  EXPECT_THAT([&] { (void)trained("llama", settings); },
+              testing::ThrowsMessage<UsageError>(
+                  testing::AllOf(HasSubstr("--lora-rank 8"), HasSubstr("adamw8bit"))));
+  settings.mode = model::Mode::inference;
+  EXPECT_NO_THROW(model::check_quantize(settings));
 }
 
 }  // namespace

@@ -37,6 +37,7 @@ TEST(CheckMeaning, RefusesSettingsWithoutEffectOnThisModelAndSaysWhy) {
            {"gpt2", R"({"target_seq": 10})", "--target-seq", "no decoder beside an encoder"},
            {"resnet50", R"({"attention": "eager"})", "--attention", "has no attention"},
            {"resnet50", R"({"lora_rank": 8})", "--lora-rank", "has no attention"},
+           {"gpt2", R"({"lora_dtype": "weights"})", "--lora-dtype", "without --lora-rank"},
            {"bert-base", R"({"task": "sequence-classification", "loss": "chunked:64"})", "--loss",
             "not over tokens"},
            {"gpt2", R"({"zero": 3})", "--zero", "without --world"},

@@ -54,6 +54,23 @@ const std::vector<Kind> kCommitting{
            of,
            {.momentum = 0.9, .dampening = 0.1, .weight_decay = 0.1, .form = OptimizerForm::fused});
      }},
+    {"adamw_stochastic",
+     [](const Tensors& of) {
+       return make_adamw(
+           of, {.form = OptimizerForm::fused, .rounding = Rounding::stochastic, .seed = 5});
+     }},
+    {"momentum_stochastic",
+     [](const Tensors& of) {
+       return make_sgd(of, {.momentum = 0.9,
+                            .dampening = 0.1,
+                            .form = OptimizerForm::fused,
+                            .rounding = Rounding::stochastic});
+     }},
+    {"adamw8bit", [](const Tensors& of) { return make_compact_adamw(of); }},
+    {"adamw4bit",
+     [](const Tensors& of) {
+       return make_compact_adamw(of, {.bits = 4, .rounding = Rounding::stochastic, .seed = 5});
+     }},
     {"rmsprop", [](const Tensors& of) { return make_rmsprop(of, {.form = OptimizerForm::loop}); }},
     {"rmsprop_centered",
      [](const Tensors& of) {

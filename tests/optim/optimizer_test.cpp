@@ -129,9 +129,6 @@ TEST(Optimizer, RefusesWhatPyTorchRefuses) {
   EXPECT_THROW((void)make_adafactor({}, {.form = OptimizerForm::fused}), UsageError);
   EXPECT_THROW((void)make_adafactor_hf({}, {.learning_rate = 0.1}), UsageError);
   EXPECT_THROW((void)make_adafactor_hf({}, {.relative_step = false}), UsageError);
-  EXPECT_THROW(
-      (void)make_optimizer(model::Optimizer::adamw8bit, OptimizerForm::fused, start(at::kFloat)),
-      UsageError);
 }
 
 TEST(Optimizer, NamesTheOptionItRefuses) {

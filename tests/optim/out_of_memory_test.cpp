@@ -98,6 +98,8 @@ INSTANTIATE_TEST_SUITE_P(
         [](Tensors of) { return make_adamw(of, {.form = OptimizerForm::loop}); },
         [](Tensors of) { return make_adamw(of, {.form = OptimizerForm::foreach}); },
         [](Tensors of) { return make_adamw(of, {.form = OptimizerForm::fused}); },
+        [](Tensors of) { return make_compact_adamw(of); },
+        [](Tensors of) { return make_compact_adamw(of, {.bits = 4}); },
         [](Tensors of) { return make_adam(of, {.weight_decay = 0.1, .amsgrad = true}); },
         [](Tensors of) {
           return make_sgd(of, {.momentum = 0.9, .weight_decay = 0.1, .nesterov = true});

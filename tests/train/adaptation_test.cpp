@@ -51,6 +51,15 @@ struct Unpriced {
   }
 };
 
+TEST(Adaptation, KeepsWeightsInFewerBitsWhenThePlanGrows) {
+  Unpriced run;
+  run.plan = {.micro_batch = 8, .techniques = {"checkpointing", "quantize_8bit"}};
+  static_cast<void>(run.steps_until_it_grows());
+  EXPECT_EQ(run.plan, (Plan{.micro_batch = 8, .techniques = {"quantize_8bit"}}));
+  static_cast<void>(run.steps_until_it_grows());
+  EXPECT_EQ(run.plan, (Plan{.micro_batch = 16, .techniques = {"quantize_8bit"}}));
+}
+
 // ---- Thrashing
 
 TEST(Adaptation, MakesThePlanSmallerAfterThreeStepsOfRetries) {

@@ -59,6 +59,28 @@ TEST(TrainWords, AKeyWithoutEffectIsRefused) {
   expect_refusal({"dataset=synthetic", "weights=random", "loss=fused"}, "expected texts for loss");
 }
 
+// ---- Numbers of fewer bits
+
+TEST(TrainWords, ContradictingTypesOfNumbersAreRefused) {
+  for (const char* mixed : {"bf16=true", "fp16=true"})
+    expect_refusal(kTiny + Arguments{"dtype=bfloat16", mixed}, "expected dtype=float32 beside ");
+  expect_refusal(kTiny + Arguments{"fp16=true", "bf16=true"}, "expected one of fp16 and bf16");
+  expect_refusal(kTiny + Arguments{"rounding=stochastic"}, "try dtype=bfloat16");
+  expect_refusal(kTiny + Arguments{"dtype=bfloat16", "rounding=stochastic", "optimizer=adam"},
+                 "an optimizer that rounds stochastically");
+}
+
+TEST(TrainWords, EachOptimizerOfFewBitsTrainsInEachType) {
+  for (const char* optimizer : {"adamw", "adamw8bit", "adamw4bit", "sgd-momentum", "adafactor"})
+    for (const char* type : {"float32", "bfloat16"}) {
+      const TrainingWorld world;
+      const Outcome outcome = world.train(kTiny + Arguments{"steps=3", "out=" + world.path("out"),
+                                                            std::string("dtype=") + type,
+                                                            std::string("optimizer=") + optimizer});
+      EXPECT_EQ(outcome.exit_code, 0) << optimizer << " " << type << outcome.err;
+    }
+}
+
 TEST(TrainWords, AKeyWithoutEffectInAFileIsTold) {
   const TrainingWorld world;
   const std::string file = world.folder().write("my.yaml", "num_classes: 5\nwarmup_steps: 9\n");

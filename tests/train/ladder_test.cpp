@@ -74,12 +74,59 @@ TEST(Ladder, AddsTechniquesWhenTheMicroBatchIsAtItsLeast) {
                                              "micro-batch 4, checkpointing, fused loss"}));
 }
 
+const std::set<std::string> kExact{"checkpointing", "fused_loss", "offload"};
+
 TEST(Ladder, GivesTheLastRetryToTheHeaviestPlan) {
-  Ladder ladder({.max_retries = 1});
+  Ladder ladder({.max_retries = 1, .techniques = kExact});
   const Plan plan{.micro_batch = 8};
   EXPECT_EQ(ladder.next({.plan = plan, .work = {.rows = 8}})->kind, Event::Kind::retry);
   EXPECT_EQ(ladder.next({.plan = plan, .work = {.rows = 8}})->plan,
-            (Plan{.micro_batch = 1, .techniques = plan::rung_names()}));
+            (Plan{.micro_batch = 1, .techniques = kExact}));
+}
+
+// The moves of a step in which every attempt fails.
+std::vector<std::string> all_moves(Ladder& ladder, Plan plan, std::int64_t rows) {
+  std::vector<std::string> moves;
+  while (const auto move = ladder.next({.plan = plan, .work = {.rows = rows}})) {
+    if (move->kind != Event::Kind::retry) moves.push_back(to_string(move->plan));
+    plan = move->plan;
+  }
+  return moves;
+}
+
+TEST(Ladder, StoresWeightsInFewerBitsAfterAllElseAndBeforeAnotherDevice) {
+  LadderOptions options{.max_retries = 2,
+                        .techniques = {"checkpointing", "quantize_8bit", "quantize_4bit"}};
+  options.elsewhere = [] { return std::vector<Elsewhere>{{"cuda:1", {}}}; };
+  Ladder ladder(options);
+  const std::string eight = "micro-batch 1, checkpointing, frozen weights in 8 bit";
+  EXPECT_EQ(all_moves(ladder, {.micro_batch = 2}, 2),
+            (std::vector<std::string>{"micro-batch 1", "micro-batch 1, checkpointing", eight,
+                                      eight + ", frozen weights in 4 bit",
+                                      eight + ", frozen weights in 4 bit, on cuda:1"}));
+}
+
+// A plan that fits, although it leaves less of the card than wished, comes before one that changes
+// the result.
+TEST(Ladder, StoresWeightsInFewerBitsOnlyIfNothingElseFits) {
+  Prices prices({});
+  const auto learn = [&](const std::set<std::string>& techniques, Bytes needed) {
+    prices.learn(
+        {.plan = {.micro_batch = 1, .techniques = techniques},
+         .rows = 1,
+         .requests = {{.bytes = needed.count, .kind = allocator::Operation::Kind::allocate},
+                      {.kind = allocator::Operation::Kind::free}}});
+  };
+  learn({}, 900_MiB);
+  learn({"quantize_8bit"}, 300_MiB);
+  const Ladder ladder({.room = {.least = 200_MiB, .share = 0}, .techniques = {"quantize_8bit"}},
+                      &prices);
+  const auto techniques_on = [&](Bytes card) {
+    return ladder.fastest({.micro_batch = 1}, {.rows = 1}, card)->techniques;
+  };
+  EXPECT_EQ(techniques_on(1200_MiB), std::set<std::string>());
+  EXPECT_EQ(techniques_on(1000_MiB), std::set<std::string>());
+  EXPECT_EQ(techniques_on(800_MiB), (std::set<std::string>{"quantize_8bit"}));
 }
 
 TEST(Ladder, ChangesTheAllocatorsSettingsWhenMemoryLayInPieces) {

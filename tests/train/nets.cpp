@@ -59,9 +59,11 @@ Training run_of(c10::Device device, const std::function<Net()>& make, const Step
                 const std::function<Tensor(Net, const Tensors&)>& loss) {
   torch::manual_seed(3);
   Net net = libtorch::on(device, make);
+  std::vector<Tensor> trained = net->parameters();
+  std::erase_if(trained, [](const Tensor& parameter) { return !parameter.requires_grad(); });
   Training run{.module = net.ptr(),
                .optimizer = optim::make_adamw(
-                   net->parameters(), {.learning_rate = 1e-2, .form = optim::OptimizerForm::fused}),
+                   trained, {.learning_rate = 1e-2, .form = optim::OptimizerForm::fused}),
                .objective = {.loss = [net, loss](const Tensors& rows) { return loss(net, rows); }}};
   run.step = std::make_unique<Step>(*run.module, *run.optimizer, run.objective, options);
   torch::manual_seed(4);
@@ -83,10 +85,17 @@ Tensors drawn(int seed, const Make& make) {
 TORCH_MODULE(Transformer);
 TORCH_MODULE(Convolutions);
 
-Training transformer(c10::Device device, const StepOptions& options) {
-  Training run = run_of<Transformer>(
-      device, [] { return Transformer(); }, options,
-      [](Transformer net, const Tensors& rows) {
+namespace {
+
+Training transformer_of(c10::Device device, const StepOptions& options, bool head_alone) {
+  const auto make = [head_alone] {
+    Transformer net;
+    for (const auto& parameter : net->named_parameters())
+      parameter->set_requires_grad(!head_alone || parameter.key().starts_with("head."));
+    return net;
+  };
+  Training run =
+      run_of<Transformer>(device, make, options, [](Transformer net, const Tensors& rows) {
         return torch::nn::functional::cross_entropy(net->forward(rows[0]).flatten(0, 1),
                                                     rows[1].flatten());
       });
@@ -97,6 +106,15 @@ Training transformer(c10::Device device, const StepOptions& options) {
     });
   };
   return run;
+}
+
+}  // namespace
+
+Training transformer(c10::Device device, const StepOptions& options) {
+  return transformer_of(device, options, false);
+}
+Training transformers_head(c10::Device device, const StepOptions& options) {
+  return transformer_of(device, options, true);
 }
 
 Training convolutions(c10::Device device, const StepOptions& options) {

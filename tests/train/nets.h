@@ -22,8 +22,9 @@ struct Training {
 };
 
 // A transformer with dropout over token numbers, and a net of convolutions with batch norm and
-// dropout.
+// dropout; and a transformer of which the head alone is trained.
 [[nodiscard]] Training transformer(c10::Device device, const StepOptions& options = {});
+[[nodiscard]] Training transformers_head(c10::Device device, const StepOptions& options = {});
 [[nodiscard]] Training convolutions(c10::Device device, const StepOptions& options = {});
 
 // Copies on the CPU of parameters, buffers, optimizer states and the next random numbers of CPU and

@@ -2,6 +2,7 @@
 
 #include "headroom/libtorch/on.h"
 #include "headroom/libtorch/random_state.h"
+#include "headroom/libtorch/stored_weight.h"
 
 namespace headroom::train {
 namespace {
@@ -212,10 +213,11 @@ Animal batch_norm_of(c10::Device device, const StepOptions& options) {
 
 Tensors Animal::everything() const {
   Tensors copies;
-  const auto copy = [&](const Tensor& tensor) { copies.push_back(tensor.detach().cpu().clone()); };
+  const auto copy = [&](const Tensor& tensor) {
+    if (tensor.defined()) copies.push_back(tensor.detach().cpu().clone());
+  };
   for (const auto& module : modules) {
-    for (const Tensor& parameter : module->parameters()) copy(parameter);
-    for (const Tensor& buffer : module->buffers()) copy(buffer);
+    for (const auto& [name, tensor] : libtorch::tensors_of(*module)) copy(tensor);
   }
   for (const auto& optimizer : optimizers)
     for (std::size_t i = 0; i < optimizer->parameters().size(); ++i)

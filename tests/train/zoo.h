@@ -30,5 +30,6 @@ struct Species {
   Animal (*make)(c10::Device device, const StepOptions& options);
 };
 [[nodiscard]] const std::vector<Species>& zoo();
+[[nodiscard]] const std::vector<Species>& zoo_of_models();
 
 }  // namespace headroom::train

@@ -190,8 +190,9 @@ TEST_P(Zoo, EndsALastingRefusalOfEachRequestAsACleanRunWithItsPlans) {
 
 std::vector<ZooCase> zoo_cases() {
   std::vector<ZooCase> all;
-  for (const Species& species : zoo())
-    for (const bool is_priced : {false, true}) all.push_back({species, is_priced});
+  for (const auto* species : {&zoo(), &zoo_of_models()})
+    for (const Species& one : *species)
+      for (const bool is_priced : {false, true}) all.push_back({one, is_priced});
   return all;
 }
 

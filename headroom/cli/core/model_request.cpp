@@ -8,6 +8,7 @@
 #include "headroom/gpu/simulated_json.h"
 #include "headroom/machine/cards_to_fill.h"
 #include "headroom/machine/look.h"
+#include "headroom/model/can_run.h"
 #include "headroom/model/meaning.h"
 #include "headroom/model/model_catalogue.h"
 #include "headroom/model/positions.h"
@@ -55,6 +56,7 @@ ResolvedRequest::ResolvedRequest(const ModelRequest& request)
   const model::NamedModel named = model::model_named(model);
   check_meaning(named.config, settings, request.settings.given());
   check_image(named.config, settings);
+  check_quantize(settings);
   check_size(named.config, settings);
 }
 

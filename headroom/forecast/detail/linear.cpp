@@ -90,10 +90,13 @@ Value Network::lowered(Parameter& parameter) {
   return low;
 }
 
+// Numbers of a quantised weight that are unpacked at a time (nn/detail/packed_weight.cpp).
+constexpr std::int64_t kTile = std::int64_t{1} << 22;
+
 Value Network::multiplied(const Value& x, Parameter& weight, Parameter* bias, std::int64_t in,
                           std::int64_t out) {
   const Value input = lowered(x);
-  if (weight.bytes_each > 0) tape.touch(in * out * size_of(input.type));  // dequantised
+  if (weight.bytes_each > 0) tape.touch(std::min(in * out, kTile) * size_of(input.type));
   const Value matrix = lowered(weight);
   const Value shift = bias != nullptr ? lowered(*bias) : Value();
   return product(tape, input, matrix, shift, in, out);
@@ -122,11 +125,15 @@ Value Network::linear(const Value& x, std::int64_t in, std::int64_t out, std::st
 
 Value Network::with_adapter(const Value& x, Value result, std::int64_t in, std::int64_t out) {
   const std::int64_t rank = settings.lora_rank;
-  Parameter& a = tape.parameter(rank, in, situation.type, situation.trains);
-  Parameter& b = tape.parameter(out, rank, situation.type, situation.trains);
+  const bool in_float = settings.lora_dtype == model::LoraDtype::float32;
+  const Type own = in_float ? Type::float32 : situation.type;
+  Parameter& a = tape.parameter(rank, in, own, situation.trains);
+  Parameter& b = tape.parameter(out, rank, own, situation.trains);
   const Type type = result.type;
-  const Value input = cast(tape, x, a.type);
-  Value added = multiplied(input, a, nullptr, in, rank);
+  const bool is_widened = x.type != a.type && !situation.low;
+  const Value input = is_widened ? x : cast(tape, x, a.type);
+  Value added = is_widened ? widened_product(tape, x, tape.use(a), in, rank)
+                           : multiplied(input, a, nullptr, in, rank);
   added = multiplied(added, b, nullptr, rank, out);
   added = times_number(tape, added);
   result = plus(tape, result, added);
@@ -142,7 +149,7 @@ Value Network::tied_linear(const Value& x, Parameter& weight, Parameter* bias) {
 Value Network::grouped(const Value& x, std::int64_t in, std::int64_t out, std::int64_t matrices) {
   Parameter& weights = weight(matrices * out, in);
   quantise(weights);
-  if (weights.bytes_each > 0) tape.touch(matrices * in * out * size_of(x.type));  // dequantised
+  if (weights.bytes_each > 0) tape.touch(matrices * std::min(in * out, kTile) * size_of(x.type));
   return product(tape, cast(tape, x, weights.type), tape.use(weights), {}, in, out);
 }
 

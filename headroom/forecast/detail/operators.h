@@ -65,6 +65,9 @@ void compute(Tape& tape, Type type, const Work& work, double times = 1);
 // Without autocast, LoRA or quantisation, which layers add (network.h).
 [[nodiscard]] Value product(Tape& tape, const Value& x, const Value& weight, const Value& bias,
                             std::int64_t in, std::int64_t out);
+// A product in the weight's type, which keeps `x` in its own (nn/lora.h).
+[[nodiscard]] Value widened_product(Tape& tape, const Value& x, const Value& weight,
+                                    std::int64_t in, std::int64_t out);
 // `heads` matrix products for each row of the batch; the result has `count` elements.
 struct Matrices {
   std::int64_t rows, heads;

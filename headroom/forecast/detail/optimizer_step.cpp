@@ -41,13 +41,17 @@ Sizes adam_states(const model::Settings& settings, const Parameter& parameter) {
   return all;
 }
 
-// bitsandbytes: two states of one byte, each with a scale per block of 256; small ones: float.
-Sizes adam8bit_states(const Parameter& parameter) {
-  constexpr std::int64_t kBlock = 256, kSmall = 4096;
-  if (parameter.count() < kSmall) return times(one(parameter.count() * kFloat), 2);
-  Sizes all = one(parameter.count());
-  all += one((parameter.count() + kBlock - 1) / kBlock * kFloat);
-  return times(all, 2);
+// Two states of codes, each with a float scale a block; small ones: float. And the count of steps.
+Sizes compact_states(const Parameter& parameter, std::int64_t bits, std::int64_t block) {
+  constexpr std::int64_t kSmall = 4096;
+  Sizes all = one(parameter.count() * kFloat);
+  if (parameter.count() >= kSmall) {
+    all = one((parameter.count() * bits + 7) / 8);
+    all += one((parameter.count() + block - 1) / block * kFloat);
+  }
+  all = times(all, 2);
+  all += one(kFloat);
+  return all;
 }
 
 Sizes adafactor_states(const model::Settings& settings, const Parameter& parameter) {
@@ -128,7 +132,9 @@ Sizes state_of(const model::Settings& settings, const Parameter& parameter) {
     case model::Optimizer::adafactor_hf:
       return adafactor_states(settings, parameter);
     case model::Optimizer::adamw8bit:
-      return adam8bit_states(parameter);
+      return compact_states(parameter, 8, 256);
+    case model::Optimizer::adamw4bit:
+      return compact_states(parameter, 4, 128);
     case model::Optimizer::sgd:
     case model::Optimizer::none:
       return {};
@@ -152,6 +158,7 @@ Sizes temporaries_of_step(const model::Settings& settings,
     case model::Optimizer::sgd:
     case model::Optimizer::sgd_momentum:
     case model::Optimizer::adamw8bit:
+    case model::Optimizer::adamw4bit:
     case model::Optimizer::none:
       return {};
   }

@@ -140,6 +140,38 @@ Value product(Tape& tape, const Value& x, const Value& weight, const Value& bias
   return result;
 }
 
+Value widened_product(Tape& tape, const Value& x, const Value& weight, std::int64_t in,
+                      std::int64_t out) {
+  const std::int64_t rows = x.count / in;
+  const Value wide = tape.make(x.count, weight.type);
+  Value result = tape.make(rows * out, weight.type);
+  const Work work{2.0 * static_cast<double>(rows * in) * static_cast<double>(out),
+                  x.count + weight.count + result.count, result.count};
+  compute(tape, weight.type, work);
+  if (!tape.learns(x) && !tape.learns(weight)) return result;
+  Value kept_x = weight.edge ? x : Value(), kept_weight = x.edge ? weight : Value();
+  kept_x.edge = kept_weight.edge = {};
+  tape.record(result, [to = x.edge, in_x = x.count, low = x.type, to_weight = weight.edge,
+                       in_weight = weight.count, work, kept_x = std::move(kept_x),
+                       kept_weight = std::move(kept_weight)](Tape& t, Gradients& g) {
+    const Type type = g[0].type;
+    Value for_x, for_weight;
+    if (to) {
+      compute(t, type, work);
+      const Value in_wide = t.make(in_x, type);
+      for_x = t.make(in_x, low);
+    }
+    if (to_weight) {
+      compute(t, type, work);
+      const Value wide_again = t.make(in_x, type);
+      for_weight = t.make(in_weight, type);
+    }
+    if (to) t.send(to, std::move(for_x));
+    if (to_weight) t.send(to_weight, std::move(for_weight));
+  });
+  return result;
+}
+
 Value matmul(Tape& tape, const Value& a, const Value& b, std::int64_t count,
              const Matrices& matrices) {
   const Value left = a.by_token && matrices.rows > 1 ? copied(tape, a) : a;

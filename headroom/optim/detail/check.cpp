@@ -33,6 +33,12 @@ void check_share(std::string_view optimizer, std::string_view option, double val
   require(value >= 0 && value < 1, optimizer, option, "from 0 to below 1", value);
 }
 
+void check_can_round(std::string_view optimizer, model::OptimizerForm form) {
+  if (form != model::OptimizerForm::fused)
+    throw UsageError(expectation(optimizer, "the form fused for stochastic rounding",
+                                 "loop or foreach", "OptimizerForm::fused"));
+}
+
 void check_dense(std::string_view optimizer, const std::vector<at::Tensor>& gradients) {
   for (const at::Tensor& gradient : gradients)
     if (gradient.is_sparse())
@@ -45,6 +51,14 @@ void check_real(std::string_view optimizer, const std::vector<at::Tensor>& param
     if (!parameter.is_floating_point())
       throw UsageError(expectation(optimizer, "parameters of a floating-point type",
                                    c10::toString(parameter.scalar_type()), "SGD"));
+}
+
+void check_single_precision(std::string_view optimizer, const std::vector<at::Tensor>& parameters) {
+  for (const at::Tensor& parameter : parameters)
+    if (parameter.scalar_type() != at::kFloat && parameter.scalar_type() != at::kBFloat16 &&
+        parameter.scalar_type() != at::kHalf)
+      throw UsageError(expectation(optimizer, "parameters of float, bfloat16 or half",
+                                   c10::toString(parameter.scalar_type()), "make_adamw"));
 }
 
 }  // namespace headroom::optim::detail

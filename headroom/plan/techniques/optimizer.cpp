@@ -22,6 +22,8 @@ static std::vector<Change> smaller_optimizers(const Situation& now) {
       all.push_back(other_training(now, title, option, [&](Settings& s) { s.optimizer = kind; }));
   };
   other(is_adam, "Adam in 8 bit", "--optimizer adamw8bit", Optimizer::adamw8bit);
+  other(is_adam || settings.optimizer == Optimizer::adamw8bit, "Adam in 4 bit",
+        "--optimizer adamw4bit", Optimizer::adamw4bit);
   other(is_adam || settings.optimizer == Optimizer::adamw8bit, "Adafactor", "--optimizer adafactor",
         Optimizer::adafactor);
   other(settings.optimizer != Optimizer::sgd && settings.optimizer != Optimizer::none, "plain SGD",

@@ -28,7 +28,7 @@ Plan next_larger(const Plan& now, const Plan& wish, std::int64_t rows) {
   Plan plan = now;
   const auto& all = plan::rungs();
   const auto last = std::find_if(all.rbegin(), all.rend(), [&](const plan::Rung& rung) {
-    return now.has(rung.name) && !wish.has(rung.name);
+    return !rung.lasts && now.has(rung.name) && !wish.has(rung.name);
   });
   if (last != all.rend())
     plan.techniques.erase(last->name);
@@ -72,7 +72,7 @@ std::optional<Ladder::Move> Adaptation::before(const Plan& now, const Work& work
 
 std::optional<Ladder::Move> Adaptation::back_to_usual(const Plan& now, const Work& work) {
   if (!usual_ || is_unusual(work)) return {};
-  const Plan plan = *usual_;
+  const Plan plan = keeping_what_lasts(*usual_, now);
   usual_.reset();
   if (plan == now) return {};
   return Ladder::Move{Event::Kind::grow, plan};
@@ -91,7 +91,7 @@ std::optional<Ladder::Move> Adaptation::smaller(const Plan& now, const Work& wor
 
 std::optional<Ladder::Move> Adaptation::larger(const Plan& now, const Work& work,
                                                std::optional<Bytes> card) {
-  Plan wish = wish_;
+  Plan wish = keeping_what_lasts(wish_, now);
   wish.device = now.device;
   wish.allocator = now.allocator;
   if (clean_ < wait_ || usual_ || is_unusual(work) || !is_faster(wish, now, work.rows)) return {};

@@ -142,6 +142,8 @@ struct DryRuns {
   // The whole batch at once, and two smaller micro-batches, in two parts each: the second part runs
   // beside the gradients of the first, and further parts repeat it.
   void add_form(Plan plan, std::int64_t rows) {
+    // The first run with what lasts changes the model. A step's own need is that of the next ones.
+    if (adds_what_lasts(plan, {})) static_cast<void>(run(plan, std::min(fewest_rows, rows)));
     plan.micro_batch = rows;
     add(plan, rows);
     for (const std::int64_t part : std::set<std::int64_t>{(rows + 1) / 2, (rows + 3) / 4}) {
@@ -171,12 +173,11 @@ Prices priced(Transaction& transaction, const Tensors& batch, const Plan& plan,
     DryRuns runs{transaction, without_devices(batch), card, {.settings = settings}};
     runs.find_fewest_rows(plan, rows);
     runs.add_form(plan, rows);
-    auto heavier = plan;
-    while (const auto next = rungs::with_next_technique(heavier, options)) {
-      heavier = *next;
+    for (const Plan& form : rungs::forms_of(plan, options)) {
+      if (form == plan) continue;
       const std::size_t before = runs.answer.size();
       try {
-        runs.add_form(heavier, rows);
+        runs.add_form(form, rows);
       } catch (const std::exception&) {
         runs.answer.resize(before);
       }

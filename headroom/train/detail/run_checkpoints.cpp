@@ -9,6 +9,7 @@
 #include "headroom/base/error.h"
 #include "headroom/base/json.h"
 #include "headroom/base/text.h"
+#include "headroom/train/detail/frozen_part.h"
 
 namespace headroom::train::detail {
 namespace {
@@ -36,8 +37,9 @@ RunCheckpoints::RunCheckpoints(fs::path out, int keep, Hears hears)
     : out_(std::move(out)),
       keep_(keep),
       hears_(std::move(hears)),
-      last_(out_, keep),
-      best_(out_ / "best", 1) {}
+      frozen_(std::make_shared<FrozenPart>(out_)),
+      last_(out_, keep, frozen_),
+      best_(out_ / "best", 1, frozen_) {}
 
 std::optional<FoundCheckpoint> RunCheckpoints::load(Step& step) {
   const auto found = last_.load(step, {out_ / "best"});
@@ -123,11 +125,12 @@ std::optional<std::string> RunCheckpoints::forecast(Step& step, bool saves_often
   std::error_code error;
   const fs::space_info space = fs::space(out_, error);
   if (error) return {};
-  const Bytes one = checkpoint_bytes(step), free{static_cast<std::int64_t>(space.available)};
+  const Bytes one = last_.bytes(step), free{static_cast<std::int64_t>(space.available)};
   // Each kind has one more while the next is written.
   const int last = saves_often ? keep_ + 1 : 1, best = evaluates ? 2 : 0;
   const int there = static_cast<int>(last_.all().size() + best_.all().size());
-  const Bytes needed{one.count * std::max(0, last + best - there)};
+  const Bytes needed =
+      Bytes{one.count * std::max(0, last + best - there)} + last_.frozen_bytes(step);
   if (needed <= free) return {};
   return fmt::format(
       "checkpoints of {} each need {} more on the disk ({}{}), and {} has {} free: some may not be "

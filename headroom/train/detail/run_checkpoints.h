@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -57,6 +58,7 @@ class RunCheckpoints {
   std::filesystem::path out_;
   int keep_;
   Hears hears_;
+  std::shared_ptr<FrozenPart> frozen_;
   Checkpoints last_, best_;
   std::vector<std::filesystem::path> refused_;
   std::optional<Evaluated> kept_, being_kept_;  // that of best/

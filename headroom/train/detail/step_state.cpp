@@ -211,6 +211,7 @@ Ladder::Move Step::State::after_other_failure(const std::exception_ptr& failure,
 void Step::State::try_until_committed(const Tensors& batch, const Work& work, Committed& done) {
   Failed failed;
   for (;; ++done.attempts) {
+    plan = keeping_what_lasts(plan, transaction.lasting());
     const std::exception_ptr failure = transaction.try_once(batch, plan);
     if (!failure) break;
     const oom::Judgement judgement = libtorch::judge(failure);
@@ -288,7 +289,7 @@ Committed Step::State::run(const Tensors& batch) {
   try {
     try_until_committed(batch, work, done);
   } catch (...) {
-    plan = last;
+    plan = keeping_what_lasts(last, transaction.lasting());
     throw;
   }
   for (Event& event : done.events)

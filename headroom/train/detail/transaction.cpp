@@ -12,6 +12,7 @@
 #include "headroom/libtorch/modules.h"
 #include "headroom/libtorch/random_state.h"
 #include "headroom/libtorch/settle.h"
+#include "headroom/libtorch/stored_weight.h"
 #include "headroom/memory/device_memory.h"
 #include "headroom/memory/history.h"
 #include "headroom/optim/clip.h"
@@ -24,10 +25,8 @@ using at::Tensor;
 
 std::vector<Tensor> all_of(const std::vector<torch::nn::Module*>& modules) {
   std::vector<Tensor> all;
-  for (const torch::nn::Module* module : modules) {
-    for (const Tensor& parameter : module->parameters()) all.push_back(parameter);
-    for (const Tensor& buffer : module->buffers()) all.push_back(buffer);
-  }
+  for (const torch::nn::Module* module : modules)
+    for (const auto& [name, tensor] : libtorch::tensors_of(*module)) all.push_back(tensor);
   return all;
 }
 
@@ -146,6 +145,8 @@ void Transaction::start_anew_on(c10::Device card) {
 void Transaction::follow(const Plan& plan) {
   if (followed_ == plan) return;
   followed_.reset();  // where this throws, the next attempt follows its plan from the start
+  if (adds_what_lasts(plan, lasting_)) writes_.forget();
+  lasting_ = keeping_what_lasts(lasting_, plan);
   move_to(plan.device.empty() ? home_ : c10::Device(plan.device));
   if (!plan.allocator.empty() && !is_dry_ && !device_.is_cpu())
     memory::memory_of(device_).change_settings(plan.allocator);

@@ -58,6 +58,8 @@ class Transaction {
   [[nodiscard]] torch::nn::Module& module() { return module_; }
   [[nodiscard]] optim::Optimizer& optimizer() { return optimizer_; }
   [[nodiscard]] std::optional<optim::LossScaler>& scaler() { return scaler_; }
+  // The techniques that have changed the model for good, or begun to (plan/technique.h).
+  [[nodiscard]] const Plan& lasting() const { return lasting_; }
   [[nodiscard]] std::int64_t commits() const { return commits_; }
   void set_commits(std::int64_t commits) { commits_ = commits; }
   // The figures of the last commit. The norm is undefined if no option needs it. They keep their
@@ -100,6 +102,7 @@ class Transaction {
   Writes writes_;
   std::optional<nn::Offload> offload_;
   std::optional<Plan> followed_;
+  Plan lasting_;
   bool is_dry_ = false;
 };
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "headroom/train/ladder.h"
 
@@ -20,6 +21,8 @@ struct Situation {
 [[nodiscard]] std::optional<Plan> allocator(const Situation& now);
 [[nodiscard]] std::optional<Plan> micro_batch(const Situation& now);
 [[nodiscard]] std::optional<Plan> technique(const Situation& now);
+// After all others: what changes the result and stays (plan/technique.h).
+[[nodiscard]] std::optional<Plan> lasting(const Situation& now);
 [[nodiscard]] std::optional<Plan> device(const Situation& now);
 
 // The memory to plan with: as much as the process can have now, and less than the failed plan
@@ -28,6 +31,11 @@ struct Situation {
 // The plan with the next technique of the ladder; std::nullopt if it has them all.
 [[nodiscard]] std::optional<Plan> with_next_technique(const Plan& plan,
                                                       const LadderOptions& options);
+// The same for techniques that last.
+[[nodiscard]] std::optional<Plan> with_next_lasting(const Plan& plan, const LadderOptions& options);
+
+// The plan and all that the ladder can make of it with techniques: what lasts comes last.
+[[nodiscard]] std::vector<Plan> forms_of(const Plan& plan, const LadderOptions& options);
 
 // The sizes of the parts that the ladder may cut a batch into.
 [[nodiscard]] PartLimits limits_of(const LadderOptions& options);

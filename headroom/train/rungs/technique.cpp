@@ -4,11 +4,27 @@
 
 namespace headroom::train::rungs {
 
-std::optional<Plan> with_next_technique(const Plan& plan, const LadderOptions& options) {
+static std::optional<Plan> with_next(const Plan& plan, const LadderOptions& options, bool lasts) {
   for (const plan::Rung& rung : plan::rungs())
-    if (options.techniques.contains(rung.name) && !plan.has(rung.name))
+    if (rung.lasts == lasts && options.techniques.contains(rung.name) && !plan.has(rung.name))
       return with(plan, rung.name);
   return {};
+}
+
+std::optional<Plan> with_next_technique(const Plan& plan, const LadderOptions& options) {
+  return with_next(plan, options, false);
+}
+
+std::optional<Plan> with_next_lasting(const Plan& plan, const LadderOptions& options) {
+  return with_next(plan, options, true);
+}
+
+std::vector<Plan> forms_of(const Plan& plan, const LadderOptions& options) {
+  std::vector<Plan> all;
+  for (std::optional<Plan> level = plan; level; level = with_next_lasting(*level, options))
+    for (std::optional<Plan> form = level; form; form = with_next_technique(*form, options))
+      all.push_back(*form);
+  return all;
 }
 
 bool host_has_room(const Plan& plan, const Work& work, const LadderOptions& options,
@@ -22,17 +38,29 @@ bool host_has_room(const Plan& plan, const Work& work, const LadderOptions& opti
   return !host || !all || !rest || *all - *rest <= *host;
 }
 
-std::optional<Plan> technique(const Situation& now) {
+// The first of `plan`, it with a technique, with two ..., that fits; where that is not known, the
+// first that the host has room for.
+static std::optional<Plan> first_fitting(std::optional<Plan> plan, const Situation& now) {
   const Failure& failure = now.failure;
   const auto card = card_for_less(now);
-  for (auto plan = with_next_technique(failure.plan, now.options); plan;
-       plan = with_next_technique(*plan, now.options)) {
+  for (; plan; plan = with_next_technique(*plan, now.options)) {
     if (!card && host_has_room(*plan, failure.work, now.options, now.prices)) return plan;
     if (!card) continue;
     if (const auto fitting = largest_fitting(*plan, failure.work.rows, failure.work, *card,
                                              now.options, *now.prices))
       return fitting;
   }
+  return {};
+}
+
+std::optional<Plan> technique(const Situation& now) {
+  return first_fitting(with_next_technique(now.failure.plan, now.options), now);
+}
+
+std::optional<Plan> lasting(const Situation& now) {
+  for (auto plan = with_next_lasting(now.failure.plan, now.options); plan;
+       plan = with_next_lasting(*plan, now.options))
+    if (const auto fitting = first_fitting(plan, now)) return fitting;
   return {};
 }
 

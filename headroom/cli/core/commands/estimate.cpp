@@ -117,10 +117,9 @@ void add_estimate(Registry& registry) {
       "train.py:make_step is a function of your own Python program. It returns (model, step) or\n"
       "(module, example inputs), which run on a simulated card, without data. --batch N calls\n"
       "make_step(N); --mode inference runs (module, example inputs) forward only.\n\n"
-      "Headroom cannot run some settings yet, and answers by formula: --quantize, --world, "
-      "--zero,\n"
-      "--offload (except activations), --optimizer adamw8bit, --optimizer-in-backward,\n"
-      "--rounding stochastic and --mode generate.\n"
+      "Headroom cannot run some settings yet, and answers by formula: --world, --zero, "
+      "--offload\n"
+      "(except activations), --optimizer-in-backward and --mode generate.\n"
       "Exit: 0 it fits, or no card was given, 2 it does not fit, 64 wrong usage,\n"
       "65 a wrong configuration, 69 no such GPU.");
   options->request.add_to(command);

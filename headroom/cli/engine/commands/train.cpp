@@ -38,7 +38,6 @@
 #include "headroom/plan/plan_report.h"
 #include "headroom/recipe/recipe.h"
 #include "headroom/recipe/result.h"
-#include "headroom/train/model_objective.h"
 #include "headroom/train/trainer.h"
 
 namespace headroom::cli {
@@ -131,10 +130,10 @@ void Run::make() {
                               });
   view_.say(made_.words);
   std::optional<train::Batches> evaluation;
-  if (data_.evaluation) evaluation = recipe::batches_of(data_.evaluation, training_.on_images);
-  trainer_.emplace(made_.model->module(), *made_.optimizer, train::objective_of(made_.model),
-                   recipe::batches_of(data_.train, training_.on_images), options(),
-                   std::move(evaluation));
+  if (data_.evaluation) evaluation = recipe::batches_of(data_.evaluation, training_);
+  trainer_.emplace(made_.model->module(), *made_.optimizer,
+                   recipe::objective_of(training_, made_.model),
+                   recipe::batches_of(data_.train, training_), options(), std::move(evaluation));
   setup_ = setup_of(training_, machine_.own, trainer_->step().usable());
 }
 
@@ -142,6 +141,7 @@ train::TrainerOptions Run::options() {
   const std::int64_t steps = recipe::steps_of(config_, *data_.train);
   train::TrainerOptions options = trainer_options_of(request_, config_, steps);
   step_options_ = recipe::step_options_of(config_, steps);
+  if (!made_.quantised.empty()) step_options_.plan.techniques.insert(made_.quantised);
   step_options_.ladder.elsewhere = [this] { return machine_.others(config_); };
   machine_.share.guide(step_options_, options.evaluation,
                        [this] { return trainer_ ? trainer_->step().device() : machine_.own; });

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "headroom/base/sha256.h"
+#include "headroom/libtorch/stored_weight.h"
 #include "headroom/memory/memory_statistics.h"
 
 namespace headroom::cli {
@@ -19,8 +20,7 @@ std::string hash_of(torch::nn::Module& module) {
     const at::Tensor host = tensor.detach().cpu().contiguous();
     hash.add({static_cast<const char*>(host.const_data_ptr()), host.nbytes()});
   };
-  for (const at::Tensor& parameter : module.parameters()) add(parameter);
-  for (const at::Tensor& buffer : module.buffers()) add(buffer);
+  for (const auto& [name, tensor] : libtorch::tensors_of(module)) add(tensor);
   return hash.hex();
 }
 

@@ -6,6 +6,7 @@
 
 #include "headroom/base/error.h"
 #include "headroom/libtorch/failure.h"
+#include "headroom/plan/technique.h"
 #include "headroom/train/oom_report.h"
 #include "headroom/train/retry.h"
 
@@ -36,6 +37,22 @@ train::Event move(const std::string& from, const std::string& to) {
   return event;
 }
 
+// The forms to build the model in, one after another on a device: the training's own, and with
+// quantize=auto those of fewer bits, by their rungs.
+std::vector<std::string> forms_of(const config::Resolved& config) {
+  std::vector<std::string> forms{""};
+  for (const plan::Rung& rung : plan::rungs())
+    if (rung.lasts && config.text("quantize") == "auto") forms.push_back(rung.name);
+  return forms;
+}
+
+train::Event change(const std::string& from, const std::string& to) {
+  train::Event event{.kind = train::Event::Kind::technique};
+  if (!from.empty()) event.from.techniques = {from};
+  event.to.techniques = {to};
+  return event;
+}
+
 }  // namespace
 
 recipe::Model model_where_it_fits(TrainingMachine& machine, const config::Training& training,
@@ -45,33 +62,41 @@ recipe::Model model_where_it_fits(TrainingMachine& machine, const config::Traini
   std::vector<std::string> devices{machine.own.str()};
   for (const train::Elsewhere& other : machine.others(training.config))
     devices.push_back(other.device);
+  const std::vector<std::string> forms = forms_of(training.config);
   const auto tell = [&](train::Event event) {
     event.step = 0;  // before the first
     if (event.asked) machine.share.grow(machine.own, *event.asked, /*stays=*/false);
     view.show_event(event);
     events.push_back(std::move(event));
   };
-  const auto make = [&] {
+  const auto make = [&](const std::string& form) {
     return recipe::model_of(training, machine.own,
                             {.outputs = outputs,
                              .reads_weights = reads_weights,
+                             .quantised = form,
                              .say = [&](std::string_view line) { view.say(line); }});
   };
-  for (std::size_t i = 0;; ++i) {
+  // A card where the run gets no lease is as full.
+  const auto may_use = [&](const std::string& device) {
+    const auto most = machine.share.most(c10::Device(device));
+    return !most || machine.share.reserve(c10::Device(device), *most);
+  };
+  for (std::size_t i = 0, form = 0;;) {
     std::exception_ptr failure;
     try {
       machine.own = c10::Device(devices[i]);
-      return train::retry_on_oom(make, {.max_retries = 1, .on_event = tell});
+      return train::retry_on_oom([&] { return make(forms[form]); },
+                                 {.max_retries = 1, .on_event = tell});
     } catch (...) {
       failure = std::current_exception();
     }
     const oom::Judgement judgement = libtorch::judge(failure);
     if (!oom::is_out_of_memory(judgement)) std::rethrow_exception(failure);
-    // A card where the run gets no lease is as full.
-    const auto may_use = [&](const std::string& device) {
-      const auto most = machine.share.most(c10::Device(device));
-      return !most || machine.share.reserve(c10::Device(device), *most);
-    };
+    if (form + 1 < forms.size()) {
+      tell(change(forms[form], forms[form + 1]));
+      ++form;
+      continue;
+    }
     while (i + 1 < devices.size() && !may_use(devices[i + 1]))
       devices.erase(devices.begin() + static_cast<std::ptrdiff_t>(i) + 1);
     if (i + 1 == devices.size()) {
@@ -82,6 +107,8 @@ recipe::Model model_where_it_fits(TrainingMachine& machine, const config::Traini
     }
     view.say("the model does not fit on " + machine.own.str() + "; trying " + devices[i + 1]);
     events.push_back(move(machine.own.str(), devices[i + 1]));
+    ++i;
+    form = 0;
   }
 }
 

@@ -10,6 +10,7 @@
 #include "headroom/base/file.h"
 #include "headroom/cli/core/output_files.h"
 #include "headroom/cli/engine/request.h"
+#include "headroom/libtorch/stored_weight.h"
 #include "headroom/memory/memory_statistics.h"
 #include "headroom/page/page.h"
 #include "headroom/page/timeline.h"
@@ -108,7 +109,8 @@ void TrainingRecord::know(const recipe::Model& made) {
   for (const auto& parameter : module.named_parameters()) {
     const std::string name = module_of(parameter.key());
     modules[parameter.value().unsafeGetTensorImpl()] = name;
-    know(parameter.value(), Category::parameter, name);
+    for (const at::Tensor& part : libtorch::memory_of(parameter.value()))
+      know(part, Category::parameter, name);
   }
   for (const auto& buffer : module.named_buffers())
     know(buffer.value(), Category::buffer, module_of(buffer.key()));

@@ -1,0 +1,24 @@
+// What the operators of kernels/step.h take.
+#pragma once
+
+#include <cstdint>
+
+#include "headroom/kernels/step.h"
+#include "headroom/optim/detail/groups.h"
+#include "headroom/optim/optimizer.h"
+
+namespace headroom::optim::detail {
+
+// The parameters `of` a step, numbered by `indices`, on the device of `scale`.
+[[nodiscard]] kernels::StepLists kernel_lists(const Tensors& parameters, const Tensors& gradients,
+                                              const Indices& of, const Indices& indices,
+                                              const Tensors& steps, const GradientScale& scale);
+[[nodiscard]] kernels::Rounding rounding_of(model::Rounding rounding, std::uint64_t seed);
+
+// A skipped step does not count.
+void take_back(const Tensors& steps, const GradientScale& scale);
+
+// True for bfloat16 and half.
+[[nodiscard]] bool has_16_bits(const at::Tensor& parameter);
+
+}  // namespace headroom::optim::detail
