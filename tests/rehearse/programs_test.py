@@ -12,7 +12,7 @@ import unittest
 
 import programs as those
 
-SHORT = ("nanogpt", "run_glue", "peft_lora", "lightning_image", "ddp_toy", "moe", "gcn", "dcgan")
+SHORT = ("nanogpt", "run_glue", "peft_lora", "qlora-", "lightning_image", "ddp_toy", "moe", "gcn", "dcgan")
 WEIGHTS = (".pt", ".pth", ".ckpt", ".bin", ".safetensors", ".tar", ".distcp")
 
 

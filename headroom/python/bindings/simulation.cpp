@@ -195,6 +195,7 @@ void add_simulation(py::module_& module) {
       py::arg("storage"));
   module.attr("most_known") = sim::kMostKnown;
   module.def("knows_values", &sim::knows_values, py::arg("tensor"));
+  module.def("forget_values", &sim::forget_values, py::arg("tensor"));
   module.def(
       "resize_storage",
       [](const at::Storage& storage, std::size_t bytes) {

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from headroom import _core, _printing, _storages, torch_sim
+from headroom import _core, _printing, _storages, bitsandbytes_kernels, torch_sim
 from headroom.card import cards, lies_on_card
 from headroom.errors import UnavailableError
 
@@ -57,6 +57,7 @@ def register() -> None:
     _storages.bend()
     _printing.say_what_is_unknown()
     _join_ranks()
+    bitsandbytes_kernels.install()
     os.register_at_fork(after_in_child=_note_fork)
     _registered = True
 

@@ -12,7 +12,7 @@ from typing import Any, Callable, Iterable, Optional, TypeVar, Union
 import torch
 from torch import nn
 
-from headroom import _backend, _core, _engine, child, simulation
+from headroom import _backend, _core, _engine, bitsandbytes_kernels, child, simulation
 from headroom.card import card_of
 from headroom.errors import UsageError
 from headroom.models import Model
@@ -59,7 +59,10 @@ def _in_its_place(function: Callable[..., Result], **arguments: Any) -> Result:
     graphs, as a training does, even if the caller does not."""
     _backend.check_torch()
     with _one_at_a_time, torch.inference_mode(False), torch.enable_grad():
-        return child.run(function, arguments)
+        try:
+            return child.run(function, arguments)
+        finally:
+            bitsandbytes_kernels.forget_tables()
 
 
 def _estimated(training: Training, batch: Any, gpu: str = "unlimited", steps: int = 2,

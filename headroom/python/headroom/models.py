@@ -11,6 +11,7 @@ from torch import nn
 from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
+from headroom import bitsandbytes_kernels
 from headroom.errors import UsageError
 from headroom.moving import in_parts, moved
 
@@ -47,26 +48,25 @@ def eagerly() -> Iterator[None]:
 
 
 def check_model(model: nn.Module, notes: list[str]) -> None:
-    """Adds a note about torch.compile; refuses modules of torch.jit and those that only CUDA's kernels run."""
+    """Adds a note about torch.compile; refuses modules of torch.jit."""
     if any(isinstance(one, torch.jit.ScriptModule) for one in model.modules()):
         raise UsageError("[estimate] expected a module in Python, received one that torch.jit has scripted or "
                          "traced; try the module that it was made from")
-    for one in model.modules():
-        _check_bitsandbytes(one)
     if any(_compiled(one) or one._compiled_call_impl is not None for one in model.modules()):
         add_once(notes, "The model ran as it is written, without torch.compile: these are the figures of "
                  "eager mode.")
 
 
-def _check_bitsandbytes(module: nn.Module) -> None:
-    """Its linear layers keep weights that only its own kernels for CUDA read."""
-    name = type(module).__name__
-    if type(module).__module__.startswith("bitsandbytes.nn") and "Linear" in name:
-        bits = "4bit" if "4" in name else "8bit"
-        raise UsageError(
-            f"[estimate] expected layers that PyTorch's operators run, received bitsandbytes' {name}, which needs "
-            "kernels of its own for CUDA; try torchao's quantize_(), whose layers run here, or in a shell "
-            f"`headroom estimate 7B --quantize {bits} --lora-rank 16`, which counts by formula")
+def _refuse_packed(model: nn.Module) -> None:
+    """bitsandbytes' linear layers pack their weights as they are moved, so a copy without data would not be packed."""
+    for one in model.modules():
+        name = type(one).__name__
+        if type(one).__module__.startswith("bitsandbytes.nn") and "Linear" in name:
+            bits = "4bit" if "4" in name else "8bit"
+            raise UsageError(
+                f"[estimate] expected a model that can be copied without its data, received one with bitsandbytes' "
+                f"{name}; try a function that makes the model, headroom rehearse for a whole script, or in a shell "
+                f"`headroom estimate 7B --quantize {bits} --lora-rank 16`, which counts by formula")
 
 
 def add_once(notes: list[str], note: str) -> None:
@@ -130,10 +130,12 @@ def copy_on(model: nn.Module, device: torch.device) -> nn.Module:
 def model_on(model: Model, device: torch.device, notes: list[str]) -> nn.Module:
     if isinstance(model, nn.Module):
         check_model(model, notes)
+        _refuse_packed(model)
         if any(map(_has_hooks, model.parameters())):
             add_once(notes, "The copy that ran lacks the hooks of the model's parameters; a function that "
                      "makes the model keeps them.")
         return copy_on(model, device)
+    bitsandbytes_kernels.forget_tables()  # of the card before
     with torch.device(device):
         made = model()
     if not isinstance(made, nn.Module):

@@ -13,7 +13,7 @@ from typing import Iterator, Optional
 
 import torch
 
-from headroom import _backend, _engine, elsewhere
+from headroom import _backend, _engine, bitsandbytes_kernels, elsewhere
 from headroom.card import Card
 from headroom.errors import UnavailableError, UsageError
 
@@ -97,6 +97,7 @@ class Simulation:
             if not self.is_cuda:
                 elsewhere.warn(self, self._elsewhere)
             self._backward_in_this_thread.__exit__(None, None, None)
+            bitsandbytes_kernels.forget_tables()
         self._box.end()
 
     def __enter__(self) -> Simulation:

@@ -16,7 +16,7 @@ import torch
 from headroom import _engine
 from headroom.errors import UnavailableError, UsageError
 from headroom.masquerade import cuda_module, devices, foreign, groups
-from headroom.masquerade.patches import Patches
+from headroom.patches import Patches
 from headroom.simulation import Simulation, simulate
 
 _living: Optional[AsCuda] = None

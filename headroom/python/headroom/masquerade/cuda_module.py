@@ -13,7 +13,7 @@ import torch
 from headroom import torch_sim
 from headroom.errors import UnavailableError
 from headroom.masquerade import answers, between_cards, names
-from headroom.masquerade.patches import Patches
+from headroom.patches import Patches
 
 
 def modules() -> Iterator[tuple[str, types.ModuleType]]:

@@ -11,7 +11,7 @@ from torch.utils import _foreach_utils
 
 from headroom import card
 from headroom.masquerade import answers
-from headroom.masquerade.patches import Patches
+from headroom.patches import Patches
 
 _of_tensor = torch._C.TensorBase.device.__get__  # type: ignore[attr-defined]
 _of_storage = torch._C.StorageBase.device.__get__  # type: ignore[attr-defined]

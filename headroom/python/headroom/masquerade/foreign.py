@@ -2,7 +2,8 @@
 
 Those that are installed can be imported, and what they have refuses on use, in a sentence. FlashAttention is stood
 in for by torch's own flash attention, which keeps and returns tensors of the same sizes; stand_ins.py has a few
-others. Where a program only looks for a package, most count as not installed: it has a way without them."""
+others, and bitsandbytes_kernels.py runs bitsandbytes itself. Where a program only looks for a package, most count as
+not installed: it has a way without them."""
 from __future__ import annotations
 
 import importlib.abc
@@ -15,13 +16,15 @@ from typing import Any, Callable, Optional
 import torch
 from torch.utils import _pytree as pytree
 
+from headroom import bitsandbytes_kernels
 from headroom.errors import UnavailableError
+from headroom.imports import after_import
 from headroom.masquerade import flash_attention, refusing, stand_ins
-from headroom.masquerade.patches import Patches
+from headroom.patches import Patches
 
 REFUSED = {
     "apex": "torch.amp, torch.optim and torch.nn have its parts",
-    "bitsandbytes": "headroom estimate for weights of 4 or 8 bits, AdamW8bit among its optimizers",
+    "bitsandbytes": "0.46 or later, whose operators run here",
     "deepspeed": "headroom estimate --zero for its stages, or FSDP",
     "flash_attn": "attn_implementation=\"sdpa\"",
     "flash_attn_3": "attn_implementation=\"sdpa\"",
@@ -42,47 +45,6 @@ def say_once(text: str) -> None:
         print(f"headroom: {text}", file=sys.stderr)
 
 
-class _AfterImport(importlib.abc.MetaPathFinder):
-    """Calls functions with modules that have just been imported."""
-
-    def __init__(self) -> None:
-        self.waiting: dict[str, list[Callable[[Any], Any]]] = {}
-        self.looking: set[str] = set()  # programs also look for a module without importing it
-
-    def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
-        if name not in self.waiting or name in self.looking:
-            return None
-        self.looking.add(name)
-        try:
-            spec = importlib.util.find_spec(name)
-        finally:
-            self.looking.discard(name)
-        if spec is None or spec.loader is None:
-            return spec
-        load = spec.loader.exec_module
-
-        def exec_module(module: Any) -> None:
-            load(module)
-            for function in self.waiting.pop(name, []):
-                function(module)
-
-        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
-        return spec
-
-
-_after_import = _AfterImport()
-
-
-def after_import(name: str, function: Callable[[Any], Any]) -> None:
-    """Calls function(module) when the module has been imported; at once if it is there."""
-    if name in sys.modules:
-        function(sys.modules[name])
-        return
-    if _after_import not in sys.meta_path:
-        sys.meta_path.insert(0, _after_import)
-    _after_import.waiting.setdefault(name, []).append(function)
-
-
 class _Loader(importlib.abc.Loader):
     def __init__(self, run: Callable[[types.ModuleType], None]) -> None:
         self._run = run
@@ -99,7 +61,8 @@ class _StandIns(importlib.abc.MetaPathFinder):
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
         package = name.partition(".")[0]
-        if package not in REFUSED or importlib.machinery.PathFinder.find_spec(package) is None:
+        installed = importlib.machinery.PathFinder.find_spec(package) if package in REFUSED else None
+        if installed is None or bitsandbytes_kernels.has_operators(installed):
             return None
 
         def fill(module: types.ModuleType) -> None:
@@ -124,6 +87,8 @@ def install(patches: Patches) -> None:
         return None if hidden else find(name, package)
 
     patches.set(importlib.util, "find_spec", find_spec)
+    after_import("bitsandbytes.cuda_specs", lambda module: None if patches.undone else
+                 patches.set(module, "get_cuda_specs", lambda: None))  # its library for CUDA needs a driver
     after_import("torchvision", _in_float32)
     after_import("torch.nn.attention.flex_attention", lambda module: None if patches.undone else
                  patches.set(module, "flex_attention", _refuse_flex_attention))
@@ -196,7 +161,8 @@ def _float32_kernel(name: str) -> Callable[..., Any]:
 
 def _run_eagerly(model: Optional[Callable[..., Any]] = None, **options: Any) -> Any:
     """torch.compile: the module itself, whose memory in eager mode is the figure."""
-    say_once("torch.compile is left out; the figures are those of eager mode, which are rarely smaller")
+    if not sys._getframe(1).f_globals.get("__name__", "").startswith("bitsandbytes."):  # of other devices' operators
+        say_once("torch.compile is left out; the figures are those of eager mode, which are rarely smaller")
     if model is None:
         return lambda function: _run_eagerly(function, **options)
     if isinstance(model, torch.nn.Module):

@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 from headroom.masquerade.devices import real
-from headroom.masquerade.patches import Patches
+from headroom.patches import Patches
 
 
 def install(patches: Patches, pretends: bool) -> None:

@@ -19,7 +19,7 @@ from torch.optim import optimizer as of_optimizers
 from torch.utils.checkpoint import checkpoint
 
 from headroom import eight_bit
-from headroom.masquerade.foreign import after_import
+from headroom.imports import after_import
 
 
 class Change:

@@ -15,7 +15,7 @@ from typing import Any, Callable, Iterator, Optional, Union
 import torch
 from torch import nn
 
-from headroom.masquerade.foreign import after_import
+from headroom.imports import after_import
 from headroom.rehearsal import placeholder
 from headroom.rehearsal.user_files import UserFiles
 

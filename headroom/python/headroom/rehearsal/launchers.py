@@ -8,7 +8,8 @@ from typing import Any, Callable
 
 import torch
 
-from headroom.masquerade.foreign import after_import, say_once
+from headroom.imports import after_import
+from headroom.masquerade.foreign import say_once
 from headroom.rehearsal.orders import Orders
 
 

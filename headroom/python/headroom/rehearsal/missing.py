@@ -1,6 +1,7 @@
 """Weights that are missing: the shapes of the model's configuration stand in, and the answer names them."""
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import os
@@ -9,7 +10,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from headroom.masquerade.foreign import after_import, say_once
+from headroom.imports import after_import
+from headroom.masquerade.foreign import say_once
 
 _stood_in: list[str] = []
 
@@ -62,6 +64,8 @@ def _of_transformers(module: Any) -> None:
                 except Exception:
                     raise error from None
             _standing_in(name)
+            if more.get("quantization_config") is not None:
+                return before(cls, None, *arguments, **{**more, "config": config, "state_dict": _weights(cls, config)})
             dtype = more.get("dtype", more.get("torch_dtype"))
             made = {} if dtype in (None, "auto") else {"dtype": getattr(torch, dtype) if isinstance(dtype, str)
                                                        else dtype}
@@ -70,6 +74,15 @@ def _of_transformers(module: Any) -> None:
             return _placed(found, more.get("device_map"))
 
     model.from_pretrained = classmethod(from_pretrained)
+
+
+def _weights(cls: Any, config: Any) -> dict[str, torch.Tensor]:
+    """What a file would have, for a model that is quantised as it is loaded."""
+    with torch.device("meta"):
+        shapes = cls(copy.deepcopy(config)).state_dict()
+    floating = getattr(config, "dtype", None) or torch.float32
+    return {name: torch.empty(one.shape, dtype=floating if one.is_floating_point() else one.dtype)
+            for name, one in shapes.items()}
 
 
 def _of_diffusers(module: Any) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from headroom.masquerade.foreign import after_import, say_once
+from headroom.imports import after_import
+from headroom.masquerade.foreign import say_once
 
 
 def _nothing(*arguments: Any, **more: Any) -> Any:

@@ -3,6 +3,7 @@ gives tensors of those shapes."""
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import os
 import pickle
@@ -10,7 +11,8 @@ from typing import Any, Iterator, Optional
 
 import torch
 
-from headroom.masquerade.foreign import after_import, say_once
+from headroom.imports import after_import
+from headroom.masquerade.foreign import say_once
 from headroom.rehearsal.user_files import UserFiles
 
 
@@ -121,7 +123,19 @@ def install(files: UserFiles) -> None:
 
     torch.save = torch.serialization.save = save_description
     torch.load = torch.serialization.load = load_description
+    if files.computes:
+        after_import("safetensors", lambda module: _read_what_was_written(files, module))
     after_import("safetensors.torch", lambda module: _of_safetensors(files, module))
+
+
+def _read_what_was_written(files: UserFiles, module: Any) -> None:
+    real = module.safe_open
+
+    @functools.wraps(real)
+    def safe_open(filename: Any, *arguments: Any, **more: Any) -> Any:
+        return real(files.read(filename), *arguments, **more)
+
+    module.safe_open = safe_open
 
 
 def _is_zip(path: str) -> bool:

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from torch.optim import optimizer as of_optimizers
 
-from headroom import _engine
+from headroom import _engine, bitsandbytes_kernels
 from headroom.card import lies_on_card
 from headroom.profiling import numbered
 from headroom.rehearsal import buckets, changes
@@ -122,6 +122,8 @@ class Watch:
             for made, found in ((parameters, root.named_parameters(remove_duplicate=False)),
                                 (buffers, root.named_buffers(remove_duplicate=False))):
                 made += [(prefix + _plain(name), _local(one)) for name, one in found if lies_on_card(_local(one))]
+            parameters += [(f"{prefix}{_plain(path + '.')}{name}", one) for path, part in root.named_modules()
+                           for name, one in bitsandbytes_kernels.beside_the_weight(part) if lies_on_card(one)]
         return parameters, buffers
 
     def _know_sharded_gradients(self) -> None:
@@ -328,7 +330,7 @@ def _tensors(module: nn.Module) -> Iterator[torch.Tensor]:
 
 
 def _numbers(parameters: dict[int, torch.Tensor]) -> int:
-    return sum(one.numel() for one in parameters.values())
+    return sum(bitsandbytes_kernels.shape_of(one).numel() for one in parameters.values())
 
 
 def _plain(name: str) -> str:
