@@ -20,3 +20,4 @@ run transformers_peaks "$how" --share "$share"
 run transformers_numbers "$how" tests/peers/transformers_numbers.json
 run optimizers "$how" tests/peers/optimizers.json
 run training
+run quantised "${HEADROOM_BUILD:-build}/bin/quantised_files"

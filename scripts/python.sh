@@ -17,7 +17,8 @@ cd "$OLDPWD"
 
 there=$(sed 's/^torch==//; s/ .*//' "$root/.venv/.headroom-setup" 2>/dev/null || true)
 packages=("torch==${TORCH:-${there:-2.11.0}}" numpy "transformers==${TRANSFORMERS:-4.57.6}"
-          expecttest==0.3.0 cloudpickle==3.1.2 "peft==${PEFT:-0.18.1}" tensorboard==2.21.0)
+          expecttest==0.3.0 cloudpickle==3.1.2 "peft==${PEFT:-0.18.1}" tensorboard==2.21.0
+          bitsandbytes==0.50.2)
 # The libraries of the scripts in tests/rehearse, for the PyTorch that they are pinned for.
 libraries="$root/tests/rehearse/requirements.txt"
 wanted=("${packages[@]}")

@@ -80,6 +80,10 @@ const std::vector<Check>& all_checks() {
          check_library},
         {"commit", "an optimizer's commit() takes no memory of the card", Needs::card,
          check_commit},
+        {"kernels", "Headroom's own operators give the bits of the CPU's; GB/s beside a copy",
+         Needs::card, check_kernels},
+        {"states", "optimizer states in few bits and stochastic rounding equal the CPU's",
+         Needs::card, check_states},
         {"out_of_memory", "a step refused at each limit changes nothing and can be repeated",
          Needs::card, check_out_of_memory},
         {"refusals", "refused requests, cuBLAS's workspace among them, are judged as memory",
@@ -90,6 +94,8 @@ const std::vector<Check>& all_checks() {
          check_broken_context},
         {"offload", "activation offload on side streams gives equal gradients", Needs::card,
          check_offload},
+        {"quantised", "a step over 4-bit weights takes what is predicted, with right gradients",
+         Needs::card, check_quantised},
         {"train_step", "a training step commits under ever less memory, to the same bits",
          Needs::card, check_train_step}};
     for (Check& check : prediction_checks()) checks.push_back(std::move(check));

@@ -64,11 +64,14 @@ struct Check {
 [[nodiscard]] Outcome check_driver(Place& place);
 [[nodiscard]] Outcome check_library(Place& place);
 [[nodiscard]] Outcome check_commit(Place& place);
+[[nodiscard]] Outcome check_kernels(Place& place);
+[[nodiscard]] Outcome check_states(Place& place);
 [[nodiscard]] Outcome check_out_of_memory(Place& place);
 [[nodiscard]] Outcome check_refusals(Place& place);
 [[nodiscard]] Outcome check_full_card(Place& place);
 [[nodiscard]] Outcome check_broken_context(Place& place);
 [[nodiscard]] Outcome check_offload(Place& place);
+[[nodiscard]] Outcome check_quantised(Place& place);
 [[nodiscard]] Outcome check_train_step(Place& place);
 // One for each model: prediction.gpt2_fp32, ...
 [[nodiscard]] std::vector<Check> prediction_checks();

@@ -43,7 +43,7 @@ class GpuCheck : public ::testing::Test {
   World world;
 };
 
-constexpr std::size_t kChecks = 22, kOfPrediction = 12;
+constexpr std::size_t kChecks = 25, kOfPrediction = 12;
 
 TEST_F(GpuCheck, EndsWith69WithoutAGpuAndFailsNothing) {
   const Outcome outcome = run({});
@@ -153,8 +153,9 @@ TEST_P(OnASimulatedCard, Passes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Checks, OnASimulatedCard,
-                         ::testing::Values("library", "commit", "out_of_memory", "refusals",
-                                           "offload", "train_step"),
+                         ::testing::Values("library", "commit", "kernels", "states",
+                                           "out_of_memory", "refusals", "offload", "quantised",
+                                           "train_step"),
                          [](const auto& check) { return std::string(check.param); });
 
 // cuBLAS's workspace is part of the model of an H100.
