@@ -60,7 +60,11 @@ class Search {
   void combine() {
     std::sort(not_enough_.begin(), not_enough_.end(),
               [](const Saving& a, const Saving& b) { return a.needs < b.needs; });
-    if (not_enough_.size() > kWide) not_enough_.resize(kWide);
+    // Those that change the training save most, and would leave no room for the others.
+    std::size_t others = 0, changing = 0;
+    std::erase_if(not_enough_, [&](const Saving& one) {
+      return (one.changes_training ? changing : others)++ >= kWide;
+    });
     for (const Saving& first : std::exchange(not_enough_, {}))
       for (Saving& then : savings(config_, first.settings, options_)) {
         then.title = first.title + ", " + then.title;
@@ -99,9 +103,12 @@ class Search {
     return best;
   }
 
-  [[nodiscard]] std::size_t found() const {
-    return static_cast<std::size_t>(std::count_if(
-        enough_.begin(), enough_.end(), [](const Saving& one) { return !one.is_last_resort; }));
+  // `exact`: only those that do not change the training.
+  [[nodiscard]] std::size_t found(bool exact = false) const {
+    return static_cast<std::size_t>(
+        std::count_if(enough_.begin(), enough_.end(), [&](const Saving& one) {
+          return !one.is_last_resort && !(exact && one.changes_training);
+        }));
   }
 
  private:
@@ -139,7 +146,9 @@ std::string joined_options(const std::string& first, const std::string& then) {
 std::vector<Saving> cheapest_help(const model::ModelConfig& config, const model::Settings& settings,
                                   const SavingOptions& options, std::size_t wanted) {
   Search search(config, settings, options);
-  for (int together = 2; together <= kMostTogether && search.found() < wanted; ++together)
+  // Two exact changes together are better than one that changes the training.
+  if (search.found(/*exact=*/true) < wanted) search.combine();
+  for (int together = 3; together <= kMostTogether && search.found() < wanted; ++together)
     search.combine();
   return search.best(wanted);
 }

@@ -40,10 +40,9 @@ TEST(EstimateCommand, GivesTheRuleOfThumbBesideTheFormula) {
 }
 
 TEST(EstimateCommand, PricesWhatCannotRunAndSaysSo) {
-  const Outcome outcome = estimate(
-      {"llama-3.1-8b", "--lora-rank", "8", "--offload", "parameters", "--gpus", "RTX 4090",
-       "--json"},
-      World());
+  const Outcome outcome = estimate({"llama-3.1-8b", "--lora-rank", "8", "--offload", "parameters",
+                                    "--gpus", "RTX 4090", "--json"},
+                                   World());
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_EQ(outcome.json().at("method"), "formula");
   EXPECT_THAT(outcome.json().at("notes").dump(), HasSubstr("run this yet: --offload parameters"));
@@ -56,11 +55,11 @@ TEST(EstimateCommand, GivesAdviceByFormulaToo) {
   const Outcome told = estimate(asked, World());
   EXPECT_EQ(told.exit_code, 2);
   EXPECT_THAT(told.out, HasSubstr("What would help, best first, by formula\n  --"));
-  const Json document = estimate({"llama-3.1-8b", "--batch", "16", "--seq", "4096", "--lora-rank",
-                                  "8", "--offload", "parameters", "--gpus", "sim:1x12GiB",
-                                  "--json"},
-                                 World())
-                            .json();
+  const Json document =
+      estimate({"llama-3.1-8b", "--batch", "16", "--seq", "4096", "--lora-rank", "8", "--offload",
+                "parameters", "--gpus", "sim:1x12GiB", "--json"},
+               World())
+          .json();
   ASSERT_FALSE(document.at("advice").empty());
   EXPECT_EQ(keys_of(document.at("advice").at(0)),
             (std::vector<std::string>{"change", "saves_bytes", "time_factor", "changes_training",
