@@ -8,7 +8,7 @@
 namespace headroom::kernels {
 
 // Loads the kernels for CUDA, if this is a card's tensor and they are not there yet. Each function
-// below calls it; whoever calls an operator of this room by LibTorch's dispatcher has to.
+// below calls it. Code that calls an operator of this room by LibTorch's dispatcher calls it first.
 void load_kernels_for(const at::Tensor& tensor);
 
 // Flat numbers, contiguous, of which the first is number `first` of the matrix, a multiple of 64.
