@@ -1,10 +1,10 @@
 // Unpacking int8 and NF4 weights into a tile that stays in the cache, beside memcpy of as many
-// floats into the same tile; and packing. One thread, its CPU time, the best of interleaved rounds,
-// with each variant of the kernels that this processor has.
+// floats into the same tile; and packing: with each variant of the kernels that this processor has.
+// Then a linear layer over such weights beside one over floats. One thread, its CPU time, the best
+// of interleaved rounds.
 //
 //   bench_quantised [rows of a matrix with 8,192 columns] [rounds]     default 4096 9
-#include <ATen/ATen.h>
-#include <ATen/Parallel.h>
+#include <torch/torch.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -12,12 +12,16 @@
 #include <ctime>
 #include <functional>
 #include <limits>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "bench/measure.h"
 #include "headroom/kernels/detail/isa.h"
 #include "headroom/kernels/packed.h"
+#include "headroom/nn/layers.h"
+#include "headroom/nn/quantise.h"
 
 namespace {
 
@@ -84,6 +88,32 @@ void print(const std::vector<Way>& ways, double numbers) {
                 way.best / numbers * 1e9, way.best / ways[0].best);
 }
 
+void compare_layers(std::int64_t width, std::int64_t rows, long rounds) {
+  const at::Tensor input = at::randn({rows, width});
+  std::vector<Way> ways;
+  const auto add = [&](const char* name, std::optional<Format> format) {
+    auto layer = std::make_shared<nn::Linear>(width, width, false);
+    layer->weight.requires_grad_(false);
+    if (format) nn::quantise(*layer, {.format = *format});
+    ways.push_back({std::string(name) + ", forward", [layer, input] {
+                      const torch::NoGradGuard no_gradients;
+                      (*layer)(input);
+                    }});
+    ways.push_back({std::string(name) + ", both ways", [layer, input] {
+                      (*layer)(input.detach().requires_grad_()).sum().backward();
+                    }});
+  };
+  add("float", std::nullopt);
+  add("NF4", Format::nf4);
+  add("int8", Format::int8);
+  measure(ways, rounds);
+  std::printf("A linear layer of %lld x %lld over %lld rows\n", static_cast<long long>(width),
+              static_cast<long long>(width), static_cast<long long>(rows));
+  for (std::size_t i = 0; i < ways.size(); ++i)
+    std::printf("  %-28s %6.1f ms  %5.2f x float\n", ways[i].name.c_str(), ways[i].best * 1e3,
+                ways[i].best / ways[i % 2].best);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -105,4 +135,5 @@ int main(int argc, char** argv) {
                 static_cast<long long>(kTileRows));
     print(ways, static_cast<double>(rows * kColumns));
   }
+  compare_layers(4096, 512, given(2, 9));
 }

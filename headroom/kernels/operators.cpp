@@ -3,7 +3,6 @@
 //
 // A simulated card runs the Meta kernel, and if it computes, the CPU's kernel on aliases: so an
 // operator here asks for no memory and writes into tensors that it is given.
-#include <ATen/Parallel.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -13,6 +12,7 @@
 #include "headroom/kernels/detail/calls.h"
 #include "headroom/kernels/detail/check.h"
 #include "headroom/kernels/detail/packed_cpu.h"
+#include "headroom/kernels/detail/threads.h"
 
 namespace headroom::kernels {
 namespace {
@@ -33,12 +33,11 @@ void nf4_encode_cpu(const Tensor& numbers, std::int64_t first, const Tensor& cod
   auto* const to = codes.mutable_data_ptr<std::uint8_t>() + first / 2;
   auto* const its_scales = scales.mutable_data_ptr<float>() + first / kNf4Block;
   const std::int64_t count = numbers.numel(), blocks = (count + kNf4Block - 1) / kNf4Block;
-  at::parallel_for(
-      0, blocks, kThreadNumbers / kNf4Block, [&](std::int64_t begin, std::int64_t end) {
-        const std::int64_t at = begin * kNf4Block;
-        cpu.nf4_encode(type, from + at * numbers.element_size(),
-                       std::min(end * kNf4Block, count) - at, to + at / 2, its_scales + begin);
-      });
+  detail::share_out(blocks, kThreadNumbers / kNf4Block, [&](std::int64_t begin, std::int64_t end) {
+    const std::int64_t at = begin * kNf4Block;
+    cpu.nf4_encode(type, from + at * numbers.element_size(), std::min(end * kNf4Block, count) - at,
+                   to + at / 2, its_scales + begin);
+  });
 }
 
 void nf4_nest_cpu(const Tensor& scales, const Tensor& offset, const Tensor& codes,
@@ -58,16 +57,14 @@ void for_runs(const Tensor& tile, std::int64_t columns, std::int64_t first, cons
   if (width == columns && tile.is_contiguous()) {
     const std::int64_t last = first + tile.numel(), begin_of_blocks = first / kNf4Block;
     const std::int64_t blocks = (last + kNf4Block - 1) / kNf4Block - begin_of_blocks;
-    at::parallel_for(0, blocks, kThreadNumbers / kNf4Block,
-                     [&](std::int64_t one, std::int64_t end) {
-                       const std::int64_t at = std::max(first, (begin_of_blocks + one) * kNf4Block);
-                       work(at, std::min(last, (begin_of_blocks + end) * kNf4Block) - at,
-                            to + (at - first) * size);
-                     });
+    detail::share_out(blocks, kThreadNumbers / kNf4Block, [&](std::int64_t one, std::int64_t end) {
+      const std::int64_t at = std::max(first, (begin_of_blocks + one) * kNf4Block);
+      work(at, std::min(last, (begin_of_blocks + end) * kNf4Block) - at, to + (at - first) * size);
+    });
     return;
   }
   const std::int64_t rows = std::max<std::int64_t>(1, kThreadNumbers / width);
-  at::parallel_for(0, tile.size(0), rows, [&](std::int64_t begin, std::int64_t end) {
+  detail::share_out(tile.size(0), rows, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row)
       work(first + row * columns, width, to + row * tile.stride(0) * size);
   });
@@ -105,13 +102,12 @@ void int8_encode_cpu(const Tensor& numbers, std::int64_t row, const Tensor& code
   const auto* const from = static_cast<const char*>(numbers.const_data_ptr());
   auto* const to = codes.mutable_data_ptr<std::int8_t>() + row * columns;
   auto* const its_scales = scales.mutable_data_ptr<float>() + row;
-  at::parallel_for(
-      0, numbers.numel() / columns, std::max<std::int64_t>(1, kThreadNumbers / columns),
-      [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t i = begin; i < end; ++i)
-          its_scales[i] =
-              cpu.int8_encode(type, from + i * columns * size, columns, to + i * columns);
-      });
+  detail::share_out(numbers.numel() / columns, std::max<std::int64_t>(1, kThreadNumbers / columns),
+                    [&](std::int64_t begin, std::int64_t end) {
+                      for (std::int64_t i = begin; i < end; ++i)
+                        its_scales[i] = cpu.int8_encode(type, from + i * columns * size, columns,
+                                                        to + i * columns);
+                    });
 }
 
 void int8_decode_cpu(const Tensor& codes, const Tensor& scales, std::int64_t row,
@@ -124,12 +120,12 @@ void int8_decode_cpu(const Tensor& codes, const Tensor& scales, std::int64_t row
   const auto* const from = codes.const_data_ptr<std::int8_t>() + row * columns + column;
   const auto* const its_scales = scales.const_data_ptr<float>() + row;
   auto* const to = static_cast<char*>(tile.mutable_data_ptr());
-  at::parallel_for(0, tile.size(0), std::max<std::int64_t>(1, kThreadNumbers / width),
-                   [&](std::int64_t begin, std::int64_t end) {
-                     for (std::int64_t i = begin; i < end; ++i)
-                       cpu.int8_decode(from + i * columns, its_scales[i], width, type,
-                                       to + i * tile.stride(0) * tile.element_size());
-                   });
+  detail::share_out(tile.size(0), std::max<std::int64_t>(1, kThreadNumbers / width),
+                    [&](std::int64_t begin, std::int64_t end) {
+                      for (std::int64_t i = begin; i < end; ++i)
+                        cpu.int8_decode(from + i * columns, its_scales[i], width, type,
+                                        to + i * tile.stride(0) * tile.element_size());
+                    });
 }
 
 // ---- The dispatcher's side ----

@@ -2,11 +2,11 @@
 // registered by libheadroom_cuda.so.
 #include "headroom/kernels/step.h"
 
-#include <ATen/Parallel.h>
 #include <torch/library.h>
 
 #include "headroom/kernels/detail/isa.h"
 #include "headroom/kernels/detail/step_arguments.h"
+#include "headroom/kernels/detail/threads.h"
 
 namespace headroom::kernels {
 
@@ -51,7 +51,7 @@ detail::Work work_of(const StepArguments& of, std::size_t i) {
 
 template <typename Loop>
 void over_chunks(const detail::Work& work, const Loop& loop) {
-  at::parallel_for(0, (work.count + detail::kChunk - 1) / detail::kChunk, kThreadChunks, loop);
+  detail::share_out((work.count + detail::kChunk - 1) / detail::kChunk, kThreadChunks, loop);
 }
 
 void adamw_meta(TensorList parameters, TensorList gradients, TensorList means, TensorList squares,

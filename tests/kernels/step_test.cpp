@@ -8,12 +8,16 @@
 
 #include <cmath>
 #include <limits>
+#include <mutex>
+#include <set>
+#include <thread>
 
 #include "headroom/kernels/detail/isa.h"
 #include "headroom/kernels/detail/philox.h"
 #include "headroom/kernels/detail/round.h"
 #include "headroom/kernels/detail/state_codes.h"
 #include "headroom/kernels/detail/step_work.h"
+#include "headroom/kernels/detail/threads.h"
 
 namespace headroom::kernels {
 namespace {
@@ -83,6 +87,28 @@ TEST(StochasticRounding, LeavesAloneWhat16BitsHold) {
     EXPECT_TRUE(std::isnan(to_float(detail::to_half_by(NAN, random))));
     EXPECT_TRUE(std::isnan(to_float(detail::to_bf16_by(NAN, random))));
   }
+}
+
+// ---- Threads
+
+TEST(ShareOut, TakesEachNumberOnceOnAllThreads) {
+  const int before = at::get_num_threads();
+  at::set_num_threads(2);
+  std::mutex mutex;
+  std::vector<int> taken(1000);
+  std::set<std::thread::id> threads;
+  detail::share_out(1000, 10, [&](std::int64_t begin, std::int64_t end) {
+    const std::lock_guard lock(mutex);
+    threads.insert(std::this_thread::get_id());
+    for (std::int64_t i = begin; i < end; ++i) ++taken[static_cast<std::size_t>(i)];
+  });
+  at::set_num_threads(before);
+  EXPECT_THAT(taken, testing::Each(1));
+#if defined(__clang__) || defined(__SANITIZE_THREAD__)
+  EXPECT_LE(threads.size(), 2);  // clang may have no libomp
+#else
+  EXPECT_EQ(threads.size(), 2);
+#endif
 }
 
 // ---- Codes

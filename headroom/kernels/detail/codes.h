@@ -43,6 +43,18 @@ inline constexpr Nf4Codes kNf4 = make_nf4_codes();
 
 // ---- The dynamic 8-bit type ----
 
+// A table's codes as eight pieces, in each of which they lie evenly: for processors on which
+// computing a code is faster than looking it up. A magnitude of at most `end[i]` belongs to piece i
+// or one before. In units of 2^-kBits its code is `slope[i]` * magnitude + `start[i]`, at most
+// `last[i]`, rounded down, and lies above `zero` or, if the number is negative, below. Where the
+// part that is cut off is less than 2 * kDoubt, rounding errors may have given another code.
+struct Pieces {
+  static constexpr int kBits = 12, kDoubt = 2;
+  float end[8], slope[8], start[8], last[8];
+  int zero;
+  float one;  // a number above it has the next code: that of 1, which belongs to no piece
+};
+
 struct DynamicCodes {
   // The upper 16 bits of a float choose the code at the lower end of all floats that have them: at
   // most one bound lies among these. Floats nearer to 0 than 2^-25 count as one.
@@ -52,6 +64,7 @@ struct DynamicCodes {
   float above[256];  // a number above it has a greater code; the last: no number is
   // Of positive floats, then of negative ones. Padded, so that 4 bytes can be read at each.
   std::uint8_t lowest[2][kKeys + 3];
+  Pieces pieces;
 
   HEADROOM_PORTABLE static int key_of(std::uint32_t bits) {
     const int key = static_cast<int>((bits >> 16) & 0x7fffU) - kFirst;
@@ -123,6 +136,34 @@ constexpr void fill_lowest(DynamicCodes& codes) {
   }
 }
 
+// Piece `i` has `count` codes from `first` on.
+constexpr void fill_piece(DynamicCodes& codes, int i, int first, int count) {
+  Pieces& pieces = codes.pieces;
+  constexpr float kUnit = 1 << Pieces::kBits;
+  const int last = first + count - 1;
+  const float least = codes.value[first], most = codes.value[last];
+  const float slope = count > 1 ? static_cast<float>(count - 1) / (most - least) : 1 / least;
+  pieces.slope[i] = slope * kUnit;
+  pieces.start[i] =
+      (static_cast<float>(first - pieces.zero) - slope * least + 0.5F) * kUnit + Pieces::kDoubt;
+  pieces.last[i] = (static_cast<float>(last - pieces.zero) + 0.5F) * kUnit;
+  pieces.end[i] = codes.above[last];
+}
+
+// The last pieces are `decades` powers of ten up to 1: the smallest has `items` codes, each further
+// one twice as many.
+constexpr void fill_pieces(DynamicCodes& codes, int zero, int decades, int items) {
+  codes.pieces.zero = zero;
+  int first = zero + 1, i = 0;
+  for (; i < 8 - decades; ++i) {
+    codes.pieces.end[i] = codes.above[zero];
+    codes.pieces.last[i] = codes.pieces.start[i] = (1 << Pieces::kBits) / 2;
+  }
+  for (; i < 8; ++i, first += items, items *= 2) fill_piece(codes, i, first, items);
+  codes.pieces.one = codes.above[first - 1];
+  codes.pieces.end[7] = codes.above[255];
+}
+
 }  // namespace detail
 
 constexpr DynamicCodes make_dynamic_codes(bool is_signed) {
@@ -130,6 +171,7 @@ constexpr DynamicCodes make_dynamic_codes(bool is_signed) {
   detail::fill_values(codes, is_signed);
   detail::fill_bounds(codes);
   detail::fill_lowest(codes);
+  detail::fill_pieces(codes, is_signed ? 127 : 0, 7, is_signed ? 1 : 2);
   return codes;
 }
 

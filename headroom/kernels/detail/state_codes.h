@@ -28,13 +28,18 @@ constexpr DynamicCodes signed_four_bits() {
       values[--negative] = -values[positive++];
     }
   values[15] = 1;
-  return four_bits(values);
+  DynamicCodes codes = four_bits(values);
+  fill_pieces(codes, 7, 3, 1);
+  return codes;
 }
 
 constexpr DynamicCodes unsigned_four_bits() {
   float values[16] = {};
   for (int i = 0; i < 16; ++i) values[i] = static_cast<float>(i + 1) / 16;
-  return four_bits(values);
+  DynamicCodes codes = four_bits(values);
+  for (int i = 0; i < 8; ++i) fill_piece(codes, i, 0, 16);
+  codes.pieces.one = codes.above[255];
+  return codes;
 }
 
 inline constexpr DynamicCodes kSigned4 = signed_four_bits(), kUnsigned4 = unsigned_four_bits();
