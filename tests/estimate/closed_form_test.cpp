@@ -36,7 +36,7 @@ const std::vector<const char*>& spread() {
       R"({"batch":4,"seq":1024,"autocast":"bf16"})",
       R"({"batch":4,"seq":512,"dtype":"float16","checkpointing":"every:2","checkpointing_kind":"reentrant"})",
       R"({"batch":2,"seq":1024,"accumulation":4,"clip":1.0,"mask":"none"})",
-      R"({"batch":2,"seq":1024,"dtype":"bfloat16","lora_rank":16,"lora_dtype":"weights","checkpointing":"full"})",
+      R"({"batch":2,"seq":1024,"dtype":"bfloat16","lora_rank":16,"checkpointing":"full"})",
       R"({"batch":8,"seq":1024,"dtype":"bfloat16","loss":"chunked:1024","optimizer":"adafactor-hf"})",
       R"({"batch":4,"seq":1024,"dtype":"bfloat16","mode":"inference"})"};
   return all;
