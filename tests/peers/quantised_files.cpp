@@ -4,6 +4,8 @@
 //   quantised_files unpack IN.safetensors OUT.safetensors
 //   quantised_files convert FOLDER OUT FORMAT      a model of the hub, in bfloat16
 //   quantised_files logits FOLDER OUT.safetensors  of quantised weights, in bfloat16
+//   quantised_files steps IN.safetensors OUT.safetensors
+//                              of 8-bit AdamW, from the file's `weight` and its `gradients`, a row a step
 //
 // FORMAT: nf4 (with 8-bit scales), nf4-float (with float scales) or int8.
 #include <torch/torch.h>
@@ -19,6 +21,7 @@
 #include "headroom/libtorch/on.h"
 #include "headroom/models/model.h"
 #include "headroom/nn/quantise.h"
+#include "headroom/optim/optimizer.h"
 #include "headroom/weights/safetensors.h"
 #include "headroom/weights/tensor_files.h"
 
@@ -93,11 +96,23 @@ void logits(const fs::path& folder, const fs::path& out) {
   save_tensors(out, {{"logits", model->run(batch).logits}});
 }
 
+void steps(const fs::path& in, const fs::path& out) {
+  const TensorFile file(in);
+  at::Tensor weight = file.read("weight").requires_grad_();
+  const auto optimizer = optim::make_compact_adamw({weight});
+  for (const at::Tensor& gradient : file.read("gradients").unbind()) {
+    weight.mutable_grad() = gradient;
+    optimizer->step();
+  }
+  save_tensors(out, {{"weight", weight.detach()}});
+}
+
 int main_of(const std::vector<std::string>& words) {
   if (words.size() == 4 && words[0] == "pack") return pack(words[1], words[2], words[3]), 0;
   if (words.size() == 3 && words[0] == "unpack") return unpack(words[1], words[2]), 0;
   if (words.size() == 4 && words[0] == "convert") return convert(words[1], words[2], words[3]), 0;
   if (words.size() == 3 && words[0] == "logits") return logits(words[1], words[2]), 0;
+  if (words.size() == 3 && words[0] == "steps") return steps(words[1], words[2]), 0;
   return 2;
 }
 
