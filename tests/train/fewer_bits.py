@@ -35,7 +35,8 @@ def write_world(folder):
 
 
 def keys_of(folder, model, quantize, dtype, optimizer):
-    rate = {"sgd": "0.1", "sgd-momentum": "0.02"}.get(optimizer, "3e-3")
+    # Adafactor's steps are this share of the weights, and those of fresh adapters are small.
+    rate = {"sgd": "0.1", "sgd-momentum": "0.02", "adafactor": "0.3"}.get(optimizer, "3e-3")
     keys = [f"model={model}", f"model.config={folder}/config.json", "weights=random", "dataset=tokens",
             f"data_dir={folder}", "seq=16", "batch_size=16", f"lr={rate}", f"quantize={quantize}", f"dtype={dtype}",
             f"optimizer={optimizer}", "num_workers=0"]
