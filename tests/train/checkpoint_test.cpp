@@ -12,6 +12,7 @@
 #include "headroom/base/error.h"
 #include "headroom/sim/simulate.h"
 #include "nets.h"
+#include "tests/support/killed.h"
 #include "tests/support/temporary_folder.h"
 
 namespace headroom::train {
@@ -145,26 +146,7 @@ TEST(Checkpoints, SurviveKillsAtAnyMoment) {
     }
     checkpoints.wait();
   };
-  std::uint32_t random = 7;
-  for (int kill = 0; kill < 10; ++kill) {
-    const pid_t child = ::fork();
-    if (child == 0) {
-      try {
-        go_on();
-      } catch (const std::exception& error) {
-        static_cast<void>(std::fprintf(stderr, "the child: %s\n", error.what()));
-        ::_exit(1);
-      }
-      ::_exit(0);
-    }
-    random = random * 1664525U + 1013904223U;
-    ::usleep(random >> 16);  // up to 65 ms
-    ::kill(child, SIGKILL);
-    int status = 0;
-    ::waitpid(child, &status, 0);
-    EXPECT_FALSE(WIFEXITED(status) && WEXITSTATUS(status) != 0) << kill;
-  }
-  go_on();
+  run_with_kills(7, 65'000, go_on);
   Training ours = convolutions(torch::kCPU, kPlain);
   EXPECT_EQ(Checkpoints(folder.path()).load(*ours.step)->step, kSteps);
   const Tensors loaded = everything(ours);

@@ -15,6 +15,7 @@
 #include "headroom/train/detail/frozen_part.h"
 #include "headroom/weights/tensor_files.h"
 #include "nets.h"
+#include "tests/support/killed.h"
 #include "tests/support/temporary_folder.h"
 
 namespace headroom::train {
@@ -214,26 +215,7 @@ TEST(FrozenPart, SurvivesKillsAtAnyMoment) {
     }
     checkpoints.wait();
   };
-  std::uint32_t random = 5;
-  for (int kill = 0; kill < 10; ++kill) {
-    const pid_t child = ::fork();
-    if (child == 0) {
-      try {
-        go_on();
-      } catch (const std::exception& error) {
-        static_cast<void>(std::fprintf(stderr, "the child: %s\n", error.what()));
-        ::_exit(1);
-      }
-      ::_exit(0);
-    }
-    random = random * 1664525U + 1013904223U;
-    ::usleep(random >> 17);  // up to 33 ms
-    ::kill(child, SIGKILL);
-    int status = 0;
-    ::waitpid(child, &status, 0);
-    EXPECT_FALSE(WIFEXITED(status) && WEXITSTATUS(status) != 0) << kill;
-  }
-  go_on();
+  run_with_kills(5, 33'000, go_on);
   EXPECT_THAT(frozen_parts(folder.path()), SizeIs(1));
   Training ours = head_alone();
   EXPECT_EQ(Checkpoints(folder.path()).load(*ours.step)->step, kSteps);

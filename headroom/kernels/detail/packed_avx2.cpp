@@ -30,7 +30,7 @@ struct Bytes16 {
   __m256i low, high;
 };
 Bytes16 bytes_of(const void* table) {
-  const __m256i all = _mm256_loadu_si256(static_cast<const __m256i*>(table));
+  const __m256i all = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(table));
   const __m256i low = _mm256_and_si256(all, _mm256_set1_epi16(0xff));
   const __m256i both =
       _mm256_permute4x64_epi64(_mm256_packus_epi16(low, _mm256_srli_epi16(all, 8)), 0xd8);
@@ -38,7 +38,8 @@ Bytes16 bytes_of(const void* table) {
 }
 
 // 32 numbers of 16 bits at once.
-void look_up_16(const void* table, const std::uint8_t* codes, void* numbers) {
+template <typename T>
+requires(sizeof(T) == 2) void look_up(const T (&table)[16], const std::uint8_t* codes, T* numbers) {
   const Bytes16 bytes = bytes_of(table);
   const __m128i half = _mm_set1_epi8(15);
   for (int i = 0; i < 2; ++i) {
@@ -50,21 +51,10 @@ void look_up_16(const void* table, const std::uint8_t* codes, void* numbers) {
     const __m256i low = _mm256_shuffle_epi8(bytes.low, code);
     const __m256i high = _mm256_shuffle_epi8(bytes.high, code);
     const __m256i one = _mm256_unpacklo_epi8(low, high), other = _mm256_unpackhi_epi8(low, high);
-    __m256i* const to = static_cast<__m256i*>(numbers) + 2 * i;
+    __m256i* const to = reinterpret_cast<__m256i*>(numbers) + 2 * i;
     _mm256_storeu_si256(to, _mm256_permute2x128_si256(one, other, 0x20));
     _mm256_storeu_si256(to + 1, _mm256_permute2x128_si256(one, other, 0x31));
   }
-}
-void look_up(const Bf16 (&table)[16], const std::uint8_t* codes, Bf16* numbers) {
-  look_up_16(table, codes, numbers);
-}
-void look_up(const Half (&table)[16], const std::uint8_t* codes, Half* numbers) {
-  look_up_16(table, codes, numbers);
-}
-
-void look_up(const double (&table)[16], const std::uint8_t* codes, double* numbers) {
-  for (int i = 0; i < 64; ++i)
-    numbers[i] = table[i % 2 == 0 ? codes[i / 2] >> 4 : codes[i / 2] & 15];
 }
 
 }  // namespace

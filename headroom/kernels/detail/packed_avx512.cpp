@@ -20,26 +20,17 @@ void whole_block(float scale, const std::uint8_t* codes, float* numbers) {
 }
 
 // 32 numbers of 16 bits at once; five bits of the index count, and the table is there twice.
-void look_up_16(const void* table, const std::uint8_t* codes, void* numbers) {
+template <typename T>
+requires(sizeof(T) == 2) void look_up(const T (&table)[16], const std::uint8_t* codes, T* numbers) {
   const __m512i all =
-      _mm512_broadcast_i64x4(_mm256_loadu_si256(static_cast<const __m256i*>(table)));
+      _mm512_broadcast_i64x4(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(table)));
   for (int i = 0; i < 2; ++i) {
     const __m128i sixteen = _mm_loadu_si128(reinterpret_cast<const __m128i*>(codes) + i);
     const __m512i byte = _mm512_cvtepu8_epi32(sixteen);
     const __m512i code = _mm512_or_si512(_mm512_srli_epi32(byte, 4), _mm512_slli_epi32(byte, 16));
-    _mm512_storeu_si512(static_cast<__m512i*>(numbers) + i, _mm512_permutexvar_epi16(code, all));
+    _mm512_storeu_si512(reinterpret_cast<__m512i*>(numbers) + i,
+                        _mm512_permutexvar_epi16(code, all));
   }
-}
-void look_up(const Bf16 (&table)[16], const std::uint8_t* codes, Bf16* numbers) {
-  look_up_16(table, codes, numbers);
-}
-void look_up(const Half (&table)[16], const std::uint8_t* codes, Half* numbers) {
-  look_up_16(table, codes, numbers);
-}
-
-void look_up(const double (&table)[16], const std::uint8_t* codes, double* numbers) {
-  for (int i = 0; i < 64; ++i)
-    numbers[i] = table[i % 2 == 0 ? codes[i / 2] >> 4 : codes[i / 2] & 15];
 }
 
 }  // namespace

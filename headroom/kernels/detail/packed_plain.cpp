@@ -1,19 +1,4 @@
-#include <cstdint>
-
-namespace headroom::kernels {
-namespace {
-
-template <typename T>
-void look_up(const T (&table)[16], const std::uint8_t* codes, T* numbers) {
-  for (int i = 0; i < 32; ++i) {
-    numbers[2 * i] = table[codes[i] >> 4];
-    numbers[2 * i + 1] = table[codes[i] & 15];
-  }
-}
-
-}  // namespace
-}  // namespace headroom::kernels
-
+// The kernels without vectors of this CPU's own, and the choice among all.
 #include "headroom/kernels/detail/packed_variant.h"
 
 namespace headroom::kernels {

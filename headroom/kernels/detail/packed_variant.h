@@ -1,10 +1,6 @@
 // One implementation of the table in packed_cpu.h. A file that includes this is compiled with its
-// own instructions and defines before it, in headroom::kernels' anonymous namespace,
-//
-//   // The numbers of 32 bytes of codes, in order.
-//   template <typename T> void look_up(const T (&table)[16], const std::uint8_t* codes, T* numbers);
-//
-// and, if it has a quicker way for a type, whole_block() for that.
+// own instructions. Before, in headroom::kernels' anonymous namespace, it may define quicker ways
+// for some types than look_up() and whole_block() below.
 //
 // Everything here has internal linkage or is always inlined: a function that two of these files
 // shared could run on a processor without the instructions of one. So no functions of std.
@@ -103,6 +99,15 @@ float scale_of(const Nf4Memory& from, std::int64_t block) {
 template <typename T>
 [[gnu::noinline]] void scaled_codes(float scale, T (&table)[16]) {
   for (int i = 0; i < 16; ++i) table[i] = From<T>::number(kNf4.value[i] * scale);
+}
+
+// The numbers of 32 bytes of codes, in order.
+template <typename T>
+void look_up(const T (&table)[16], const std::uint8_t* codes, T* numbers) {
+  for (int i = 0; i < 32; ++i) {
+    numbers[2 * i] = table[codes[i] >> 4];
+    numbers[2 * i + 1] = table[codes[i] & 15];
+  }
 }
 
 template <typename T>

@@ -131,6 +131,6 @@ void philox_rounds(std::uint64_t key, std::uint32_t* a, std::uint32_t* b, std::u
 
 namespace headroom::kernels::detail {
 
-const StepLoops kStepAvx2{step_adamw, step_compact, step_sgd, nearest};
+const StepLoops kStepAvx2 = kLoops;
 
 }  // namespace headroom::kernels::detail

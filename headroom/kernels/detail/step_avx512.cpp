@@ -74,6 +74,6 @@ void philox_rounds(std::uint64_t key, std::uint32_t* a, std::uint32_t* b, std::u
 
 namespace headroom::kernels::detail {
 
-const StepLoops kStepAvx512{step_adamw, step_compact, step_sgd, nearest};
+const StepLoops kStepAvx512 = kLoops;
 
 }  // namespace headroom::kernels::detail

@@ -246,5 +246,7 @@ void nearest(const DynamicCodes& codec, const float* numbers, std::uint8_t* code
   find_codes(codec, numbers + kPart, 1, codes + kPart);
 }
 
+constexpr StepLoops kLoops{step_adamw, step_compact, step_sgd, nearest};
+
 }  // namespace
 }  // namespace headroom::kernels::detail

@@ -31,6 +31,6 @@ void philox_rounds(std::uint64_t key, std::uint32_t* __restrict a, std::uint32_t
 
 namespace headroom::kernels::detail {
 
-const StepLoops kStepPlain{step_adamw, step_compact, step_sgd, nearest};
+const StepLoops kStepPlain = kLoops;
 
 }  // namespace headroom::kernels::detail
