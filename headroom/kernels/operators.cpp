@@ -48,7 +48,7 @@ void nf4_nest_cpu(const Tensor& scales, const Tensor& offset, const Tensor& code
                     nested_scales.mutable_data_ptr<float>());
 }
 
-// Calls `work(row, column, count, where)` for runs of the tile that are adjacent in the matrix and
+// Calls `work(first, count, where)` for runs of the tile that are adjacent in the matrix and
 // in memory. Rows that follow one another in both are cut at blocks instead.
 template <typename Work>
 void for_runs(const Tensor& tile, std::int64_t columns, std::int64_t first, const Work& work) {
@@ -151,11 +151,17 @@ void load_kernels_for(const Tensor& tensor) {
   if (tensor.is_cuda()) static_cast<void>(cuda_functions());
 }
 
+void count_changes(at::TensorList written) {
+  for (const Tensor& tensor : written)
+    if (tensor.defined() && !tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();
+}
+
 void nf4_encode_(const Tensor& numbers, std::int64_t first, const Tensor& codes,
                  const Tensor& scales) {
   static const auto call = operator_of<Encode>("headroom::nf4_encode_");
   load_kernels_for(numbers);
   call.call(numbers, first, codes, scales);
+  count_changes({codes, scales});
 }
 
 void nf4_nest_(const Tensor& scales, const Tensor& offset, const Tensor& codes,
@@ -163,6 +169,7 @@ void nf4_nest_(const Tensor& scales, const Tensor& offset, const Tensor& codes,
   static const auto call = operator_of<Nest>("headroom::nf4_nest_");
   load_kernels_for(scales);
   call.call(scales, offset, codes, nested_scales);
+  count_changes({codes, nested_scales});
 }
 
 void nf4_decode_(const Tensor& codes, const Tensor& scales, const Tensor& nested_scales,
@@ -171,6 +178,7 @@ void nf4_decode_(const Tensor& codes, const Tensor& scales, const Tensor& nested
   static const auto call = operator_of<Nf4Decode>("headroom::nf4_decode_");
   load_kernels_for(tile);
   call.call(codes, scales, maybe(nested_scales), maybe(offset), columns, row, column, tile);
+  count_changes(tile);
 }
 
 void int8_encode_(const Tensor& numbers, std::int64_t row, const Tensor& codes,
@@ -178,6 +186,7 @@ void int8_encode_(const Tensor& numbers, std::int64_t row, const Tensor& codes,
   static const auto call = operator_of<Encode>("headroom::int8_encode_");
   load_kernels_for(numbers);
   call.call(numbers, row, codes, scales);
+  count_changes({codes, scales});
 }
 
 void int8_decode_(const Tensor& codes, const Tensor& scales, std::int64_t row, std::int64_t column,
@@ -185,6 +194,7 @@ void int8_decode_(const Tensor& codes, const Tensor& scales, std::int64_t row, s
   static const auto call = operator_of<Int8Decode>("headroom::int8_decode_");
   load_kernels_for(tile);
   call.call(codes, scales, row, column, tile);
+  count_changes(tile);
 }
 
 TORCH_LIBRARY_FRAGMENT(headroom, m) {

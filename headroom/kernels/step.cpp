@@ -4,6 +4,7 @@
 
 #include <torch/library.h>
 
+#include "headroom/kernels/detail/calls.h"
 #include "headroom/kernels/detail/isa.h"
 #include "headroom/kernels/detail/step_arguments.h"
 #include "headroom/kernels/detail/threads.h"
@@ -152,6 +153,16 @@ std::vector<double> list_of(const AdamwRates& of) {
   return {of.learning_rate, of.beta1, of.beta2, of.weight_decay, of.epsilon};
 }
 
+void before(const StepLists& lists) {
+  if (!lists.parameters.empty()) load_kernels_for(lists.parameters[0]);
+}
+
+void after(const StepLists& lists, std::initializer_list<TensorList> states) {
+  count_changes(lists.parameters);
+  if (lists.scale) count_changes(lists.gradients);
+  for (const TensorList list : states) count_changes(list);
+}
+
 }  // namespace
 
 std::int64_t code_bytes(std::int64_t numbers, int bits) {
@@ -166,25 +177,31 @@ std::int64_t code_blocks(std::int64_t numbers, int bits) {
 void compact_adamw_(const StepLists& lists, const CompactStates& states, const AdamwRates& rates,
                     const Rounding& rounding) {
   static const auto call = operator_for("headroom::compact_adamw_", &compact_meta);
+  before(lists);
   call.call(lists.parameters, lists.gradients, states.first, states.second, states.first_scales,
             states.second_scales, lists.steps, lists.numbers, list_of(rates), states.bits,
             seed_of(rounding), lists.scale, lists.not_finite);
+  after(lists, {states.first, states.second, states.first_scales, states.second_scales});
 }
 
 void adamw_(const StepLists& lists, const Tensors& means, const Tensors& squares,
             const AdamwRates& rates, const Rounding& rounding) {
   static const auto call = operator_for("headroom::adamw_", &adamw_meta);
+  before(lists);
   call.call(lists.parameters, lists.gradients, means, squares, lists.steps, lists.numbers,
             list_of(rates), seed_of(rounding), lists.scale, lists.not_finite);
+  after(lists, {means, squares});
 }
 
 void sgd_(const StepLists& lists, const Tensors& buffers, const SgdRates& rates,
           const Rounding& rounding) {
   static const auto call = operator_for("headroom::sgd_", &sgd_meta);
+  before(lists);
   const std::vector<double> list{rates.learning_rate, rates.momentum, rates.dampening,
                                  rates.weight_decay, rates.nesterov ? 1.0 : 0.0};
   call.call(lists.parameters, lists.gradients, buffers, lists.steps, lists.numbers, list,
             seed_of(rounding), lists.scale, lists.not_finite);
+  after(lists, {buffers});
 }
 
 TORCH_LIBRARY_FRAGMENT(headroom, m) {

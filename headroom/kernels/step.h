@@ -5,6 +5,8 @@
 // bits, however many threads there are.
 //
 //   kernels::StepLists lists{.parameters = parameters, .gradients = gradients, .steps = steps};
+//   kernels::compact_adamw_(lists, states, {.learning_rate = 1e-3});
+//   lists.numbers = {0, 1, 2};  // stochastic rounding tells the parameters apart by them
 //   kernels::compact_adamw_(lists, states, {.learning_rate = 1e-3}, {.stochastic = true, .seed = 7});
 //
 // As at::_fused_adamw_ does, they read the step counts, the loss scale and whether the step is to
@@ -23,12 +25,12 @@ namespace headroom::kernels {
 
 using Tensors = std::vector<at::Tensor>;
 
-// Of one device. A parameter and its gradient have one type, float, bfloat16 or half, and lie
+// All tensors are on one device. A parameter and its gradient have one type, float, bfloat16 or half, and lie
 // densely in memory in the same order.
 struct StepLists {
   Tensors parameters = {}, gradients = {};
   Tensors steps = {};                      // float numbers: this step is the first one at 1
-  std::vector<std::int64_t> numbers = {};  // of the tensors, for their random bits
+  std::vector<std::int64_t> numbers = {};  // one a parameter, for stochastic rounding only
   // Float numbers. The gradients are too large by `scale`, and are divided by it where they lie; if
   // `not_finite` is 1, nothing happens.
   std::optional<at::Tensor> scale = {}, not_finite = {};
@@ -65,8 +67,8 @@ void compact_adamw_(const StepLists& lists, const CompactStates& states, const A
 void adamw_(const StepLists& lists, const Tensors& means, const Tensors& squares,
             const AdamwRates& rates, const Rounding& rounding = {});
 
-// Without momentum there are no buffers. Buffers of zeros become the gradients in a first step
-// without dampening. Steps are needed for stochastic rounding only.
+// Without momentum there are no buffers. If a buffer is zero and dampening is 0, the step sets it
+// to the gradient. Steps are needed for stochastic rounding only.
 void sgd_(const StepLists& lists, const Tensors& buffers, const SgdRates& rates,
           const Rounding& rounding = {});
 

@@ -16,7 +16,7 @@
 //   at::embedding
 // Any other operator uses the weight without the follower. Of those, follow() can report products,
 // convolutions and lookups: matmul with the weight as it is, mm, bmm, einsum, embedding_bag,
-// index_select and the like (the list is in follow.cpp). Views other than weight.t() are not
+// index_select and the like (the list is in detail/carried_products.cpp). Views other than weight.t() are not
 // followed, so their use goes unseen.
 //
 // Threads: call follow() while no other thread uses the weight.
@@ -35,6 +35,7 @@ struct Use {
   // Runs the same operator on another input and weight, with the same stride, padding and so on,
   // but without a bias. Valid while the follower runs.
   const std::function<at::Tensor(const at::Tensor& input, const at::Tensor& weight)>& again;
+  bool is_scaled = false;  // by addmm's alpha, as `again` does
 };
 
 using Follower = std::function<at::Tensor(const Use& use, at::Tensor result)>;

@@ -11,10 +11,11 @@
 // in the type that autocast would choose, or else in the type of the input. copy_ into the weight
 // goes to the store, and so does every other in-place operator. clone and moves make a new weight
 // with a store of its own; a change of type changes the type that the weight seems to have. Every
-// other operator gets the whole weight, in memory that lives until the operator's result does;
-// whole_weights() counts these.
+// other operator gets the whole weight in memory of its own, which lives as long as the operator,
+// autograd or a view needs it; whole_weights() counts these. What is written into a view of the
+// weight changes that memory alone.
 //
-// Weights with a store are frozen: no gradient is computed for them. A follower (follow.h) works on
+// keep_in() freezes the weight: no gradient is ever computed for it, also if someone asks for one. A follower (follow.h) works on
 // top of a store. Code that lists the tensors of a module, to count or to move them, uses
 // tensors_of().
 //

@@ -219,10 +219,7 @@ void initialise_experts(const ModelConfig& config, const nn::StackedExperts& exp
   if (libtorch::store_of(experts.gate_up()) == nullptr)
     return draw_parts(experts.gate_up(), experts.down());
   if (!wanted(nn::joined(path, "0.w1.weight"))) return;  // of a packed matrix, all are or none
-  const auto whole = [](const Tensor& weight) {
-    return libtorch::store_of(weight)->whole(weight.scalar_type());
-  };
-  const Tensor gate_up = whole(experts.gate_up()), down = whole(experts.down());
+  const Tensor gate_up = at::empty_like(experts.gate_up()), down = at::empty_like(experts.down());
   draw_parts(gate_up, down);
   experts.gate_up().copy_(gate_up);
   experts.down().copy_(down);

@@ -67,7 +67,7 @@ class Lora::Adapter {
  public:
   Adapter(const Target& target, const LoraLayer& layer, const LoraOptions& options);
 
-  Tensor operator()(const Tensor& x, Tensor result, const Again& again) const;
+  Tensor operator()(const Tensor& x, Tensor result, const Again& again, bool is_scaled) const;
   void merge(const Tensor& weight, bool into);
 
   // Set by the weight's followers.
@@ -130,14 +130,16 @@ template <typename Adapter>
 void install(const Target& target, const std::shared_ptr<Adapter>& adapter) {
   if (target.after != nullptr)
     *target.after = [adapter](const Tensor& x, Tensor result) {
-      return (*adapter)(x, std::move(result), linear);
+      return (*adapter)(x, std::move(result), linear, /*is_scaled=*/false);
     };
   else
     libtorch::follow(
         target.weight,
         [adapter, kind = use_of(target.kind)](const libtorch::Use& use, Tensor result) {
           (use.kind == kind ? adapter->is_used : adapter->is_used_otherwise) = true;
-          return use.kind == kind ? (*adapter)(use.input, std::move(result), use.again) : result;
+          return use.kind == kind
+                     ? (*adapter)(use.input, std::move(result), use.again, use.is_scaled)
+                     : result;
         },
         [adapter] { adapter->is_used_otherwise = true; });
 }
@@ -199,10 +201,11 @@ bool Lora::Adapter::widens(const Tensor& x) const {
 
 // One operation a statement, and the lifetimes of Python's variables: the input in the adapter's
 // type and the layer's own result live until the sum is computed.
-Tensor Lora::Adapter::operator()(const Tensor& x, Tensor result, const Again& again) const {
+Tensor Lora::Adapter::operator()(const Tensor& x, Tensor result, const Again& again,
+                                 bool is_scaled) const {
   if (merged_) return result;
   const at::ScalarType type = result.scalar_type();
-  const bool looks_up = kind_ == Kind::embedding, widened = widens(x);
+  const bool looks_up = kind_ == Kind::embedding, widened = !is_scaled && widens(x);
   const Tensor input = looks_up || widened ? x : x.to(a_.scalar_type());
   Tensor added =
       dropout_ > 0 && !looks_up ? at::dropout(input, dropout_, factor_->is_training()) : input;
@@ -267,14 +270,17 @@ std::vector<std::pair<std::string, Tensor>> Lora::parameters() const {
   return all;
 }
 
-void Lora::check_uses(const Layer& layer) {
-  const Adapter& adapter = *layer.adapter;
-  const std::string& name = layer.described.name;
+void Lora::check_weight(const Layer& layer) {
   const Tensor weight(layer.weight.lock());
   if (weight.defined() && libtorch::store_of(weight) != nullptr)
     throw UsageError(expectation("Lora::merge", "weights in full precision",
-                                 name + ", whose weight is quantised",
+                                 layer.described.name + ", whose weight is quantised",
                                  "saving the adapter, and merging it into the full weights"));
+}
+
+void Lora::check_uses(const Layer& layer) {
+  const Adapter& adapter = *layer.adapter;
+  const std::string& name = layer.described.name;
   if (layer.is_tied || adapter.is_used_otherwise)
     throw UsageError(expectation(
         "Lora::merge", "layers whose weights nothing else uses",
@@ -289,6 +295,8 @@ void Lora::check_uses(const Layer& layer) {
 }
 
 void Lora::merge(bool into) {
+  for (const Layer& layer : layers_)
+    if (layer.adapter->merged() != into) check_weight(layer);
   for (const Layer& layer : layers_)
     if (into && !layer.adapter->merged()) check_uses(layer);
   for (const Layer& layer : layers_) {

@@ -87,8 +87,8 @@ class Lora {
   // tied head: that other result would change. It knows the model's registered layers. For
   // torch::nn layers it also knows what forward() did with their weights since add_lora, such as a
   // head's matmul(x, table->weight.t()), where it used the operators of libtorch/follow.h. So run
-  // your own model once before; for an embedding of torch::nn, merge() insists on it. It also
-  // throws for quantised weights (nn/quantise.h), which would round the product away.
+  // your own model once before; for an embedding of torch::nn, merge() insists on it. Both throw
+  // for quantised weights (nn/quantise.h), which would round the product away.
   void merge();
   void unmerge();
   [[nodiscard]] bool merged() const;
@@ -105,6 +105,7 @@ class Lora {
     c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> weight;
   };
   void merge(bool into);
+  static void check_weight(const Layer& layer);
   static void check_uses(const Layer& layer);
   LoraOptions options_;
   std::vector<Layer> layers_;

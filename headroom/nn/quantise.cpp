@@ -61,8 +61,9 @@ std::vector<Candidate> candidates(const Module& module) {
   for (const auto& item : module.named_modules("", false))
     if (!detail::in_head(item.key())) add_weights(item.key(), *item.value(), all);
   add_weights("", module, all);
-  std::erase_if(
-      all, [&](const Candidate& each) { return users.at(each.weight.unsafeGetTensorImpl()) > 1; });
+  std::erase_if(all, [&](const Candidate& each) {
+    return users.at(each.weight.unsafeGetTensorImpl()) > 1 || each.weight.numel() == 0;
+  });
   const auto is_trained = [](const Candidate& each) { return each.weight.requires_grad(); };
   if (!std::all_of(all.begin(), all.end(), is_trained)) std::erase_if(all, is_trained);
   return all;
@@ -74,7 +75,7 @@ kernels::Packed memory_for(const Tensor& weight, bool transposed, const Quantise
                               options.nested);
 }
 
-// So, or in fewer bits.
+// In this format, or in fewer bits.
 bool is_packed_so(const Tensor& weight, const QuantiseOptions& options) {
   const kernels::Packed* const packed = packed_of(weight);
   if (packed == nullptr) return false;

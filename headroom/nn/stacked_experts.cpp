@@ -46,10 +46,6 @@ Tensor StackedExperts::through_experts(const Tensor& sorted, const Tensor& ends)
   return product(inner, down_);
 }
 
-std::vector<std::pair<std::string, Tensor>> StackedExperts::by_expert() const {
-  return by_expert(gate_up_, down_);
-}
-
 std::vector<std::pair<std::string, Tensor>> StackedExperts::by_expert(const Tensor& gate_up,
                                                                       const Tensor& down) const {
   const at::NoGradGuard no_grad;  // they are to be written

@@ -24,10 +24,8 @@ class StackedExperts : public torch::nn::Module {
   [[nodiscard]] at::Tensor operator()(const at::Tensor& states, const at::Tensor& chosen,
                                       const at::Tensor& shares) const;
 
-  // Views of the weights under the names that they have in checkpoints: "3.w1.weight". Not for
-  // quantised weights (nn/quantise.h), of which there are no views.
-  [[nodiscard]] std::vector<std::pair<std::string, at::Tensor>> by_expert() const;
-  // The same views of two other tensors of the weights' sizes.
+  // Views of the weights, or of two other tensors of their sizes, under the names that they have in
+  // checkpoints: "3.w1.weight".
   [[nodiscard]] std::vector<std::pair<std::string, at::Tensor>> by_expert(
       const at::Tensor& gate_up, const at::Tensor& down) const;
 

@@ -212,7 +212,7 @@ void check_rounding(const AdamSettings& settings) {
   if (settings.rounding == Rounding::nearest) return;
   detail::check_can_round("AdamW", settings.form);
   if (settings.amsgrad)
-    throw UsageError(expectation("AdamW", "no amsgrad with stochastic rounding", "it"));
+    throw UsageError(expectation("AdamW", "no amsgrad with stochastic rounding", "amsgrad = true"));
 }
 
 std::unique_ptr<Optimizer> make(const std::vector<Group<AdamSettings>>& groups, Decay decay) {

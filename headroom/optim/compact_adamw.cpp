@@ -104,7 +104,7 @@ std::unique_ptr<Optimizer> make_compact_adamw(
     if (options.bits != 8 && options.bits != 4)
       throw UsageError(expectation(kName, "states of 8 or 4 bits", std::to_string(options.bits)));
     if (options.bits != groups[0].options.bits)
-      throw UsageError(expectation(kName, "as many bits in all groups", "several"));
+      throw UsageError(expectation(kName, "the same number of bits in all groups", "8 and 4"));
     detail::check_not_negative(kName, "a learning rate", options.learning_rate);
     detail::check_not_negative(kName, "an epsilon", options.epsilon);
     detail::check_share(kName, "a beta1", options.beta1);

@@ -188,8 +188,8 @@ struct SgdOptions {
   double weight_decay = 0;
   bool nesterov = false;
   OptimizerForm form = OptimizerForm::foreach;
-  // Of parameters of 16 bits, and of their state. Stochastic in the form fused only: it counts
-  // steps.
+  // How parameters of 16 bits and their state are rounded. Stochastically only in the form fused,
+  // which counts steps.
   Rounding rounding = Rounding::nearest;
   std::uint64_t seed = 0;  // of stochastic rounding
 };
@@ -210,8 +210,8 @@ struct AdamWOptions {
   double weight_decay = 1e-2;  // subtracted from the parameter
   bool amsgrad = false;
   OptimizerForm form = OptimizerForm::foreach;
-  // Of parameters of 16 bits, and of their states. Stochastic in the form fused and without
-  // amsgrad.
+  // How parameters of 16 bits and their states are rounded. Stochastically only in the form fused
+  // and without amsgrad.
   Rounding rounding = Rounding::nearest;
   std::uint64_t seed = 0;  // of stochastic rounding
 };

@@ -77,7 +77,7 @@ class Readings {
       if (found != match.found.end())
         add(StoredWeight(all, names[found->second]), place, match, options, loaded);
     }
-    check_whole();
+    check_whole(options.quantise.has_value());
     sort_as_stored();
   }
 
@@ -107,9 +107,10 @@ class Readings {
   }
 
   // Packed experts are one matrix.
-  void check_whole() {
+  void check_whole(bool will_be_packed) {
     for (const Reading& each : all_)
-      if (!each.parts.empty() && each.parts.size() < each.places && !is_plain(each.parameter))
+      if (!each.parts.empty() && each.parts.size() < each.places &&
+          (will_be_packed || !is_plain(each.parameter)))
         each.parts.begin()->second.refuse("all experts beside it", "some of them");
     std::erase_if(all_, [](const Reading& each) { return each.parts.empty(); });
   }

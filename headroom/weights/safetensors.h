@@ -26,7 +26,8 @@
 // some MiB. Neither loading nor saving makes a second copy of the model in memory.
 //
 // A model that is too big for the device in its own type is quantised as it is read: whole blocks
-// and rows are packed from pieces of the files, and no layer is in memory as it was stored.
+// and rows are packed from pieces of the files, and no layer but a Conv1D is in memory as it was
+// stored.
 //
 //   const auto model = libtorch::on(device, at::kBFloat16, [&] {
 //     const nn::WithoutMemoryScope scope;

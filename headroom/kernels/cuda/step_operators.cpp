@@ -50,10 +50,11 @@ void for_each(const StepArguments& of, const Launch& launch) {
       check_launched(launch(i, of.work(i), on_device(of, i), stream));
 }
 
-void check(const StepArguments& of, bool needs_steps) {
+void check(const StepArguments& of, bool needs_steps, std::initializer_list<TensorList> states) {
   of.check(needs_steps);
   if (of.parameters.empty()) return;
   check_devices(of.parameters, {of.parameters, of.gradients, of.steps});
+  check_devices(of.parameters, states);
   for (const MaybeTensor* one : {&of.scale, &of.not_finite})
     if (*one) check_devices(of.parameters, {TensorList(**one)});
 }
@@ -62,7 +63,7 @@ void adamw_cuda(TensorList parameters, TensorList gradients, TensorList means, T
                 TensorList steps, at::IntArrayRef numbers, Doubles rates, MaybeSeed seed,
                 const MaybeTensor& scale, const MaybeTensor& not_finite) {
   const StepArguments of{parameters, gradients, steps, numbers, seed, scale, not_finite};
-  check(of, true);
+  check(of, true, {means, squares});
   of.check_states(means);
   of.check_states(squares);
   const AdamwFactors factors = factors_of(rates);
@@ -78,7 +79,7 @@ void compact_cuda(TensorList parameters, TensorList gradients, TensorList first,
                   at::IntArrayRef numbers, Doubles rates, std::int64_t bits, MaybeSeed seed,
                   const MaybeTensor& scale, const MaybeTensor& not_finite) {
   const StepArguments of{parameters, gradients, steps, numbers, seed, scale, not_finite};
-  check(of, true);
+  check(of, true, {first, second, first_scales, second_scales});
   of.check_codes(first, first_scales, bits);
   of.check_codes(second, second_scales, bits);
   const AdamwFactors factors = factors_of(rates);
@@ -96,7 +97,7 @@ void sgd_cuda(TensorList parameters, TensorList gradients, TensorList buffers, T
               at::IntArrayRef numbers, Doubles rates, MaybeSeed seed, const MaybeTensor& scale,
               const MaybeTensor& not_finite) {
   const StepArguments of{parameters, gradients, steps, numbers, seed, scale, not_finite};
-  check(of, false);
+  check(of, false, {buffers});
   const detail::Sgd by = detail::sgd_of(detail::sgd_rates(rates));
   if (by.has_momentum) of.check_states(buffers);
   for_each(of, [&](std::size_t i, detail::Work work, const OnDevice& on, CUstream_st* stream) {

@@ -48,7 +48,7 @@ struct StateCodes {
   const DynamicCodes &first, &second;
 };
 
-constexpr StateCodes state_codes(int bits) {
+HEADROOM_PORTABLE StateCodes state_codes(int bits) {
   if (bits == 8) return {kSignedCodes, kUnsignedCodes};
   return {kSigned4, kUnsigned4};
 }

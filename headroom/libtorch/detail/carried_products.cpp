@@ -16,7 +16,7 @@ using Bias = std::optional<Tensor>;
 // Runs the layer's own operator, then the follower.
 template <typename Plain>
 Tensor followed(Use::Kind kind, const Tensor& input, const Tensor& weight, bool transposed,
-                const Plain& plain, const Again& again) {
+                const Plain& plain, const Again& again, bool is_scaled = false) {
   Tensor result = [&] {
     const c10::impl::ExcludeDispatchKeyGuard once(kCarriedKey);
     return plain();
@@ -25,7 +25,8 @@ Tensor followed(Use::Kind kind, const Tensor& input, const Tensor& weight, bool 
   if (its == nullptr || !its->following) return result;
   const std::shared_ptr<const Following> following = its->following;
   if (its->transposed == transposed)
-    return following->follower({.kind = kind, .input = input, .again = again}, std::move(result));
+    return following->follower(
+        {.kind = kind, .input = input, .again = again, .is_scaled = is_scaled}, std::move(result));
   note_other_use(*following);
   return result;
 }
@@ -103,7 +104,7 @@ Tensor addmm(const Tensor& bias, const Tensor& x, const Tensor& transposed, cons
         return at::addmm(values(bias, "aten::addmm"), values(x, "aten::addmm"),
                          values(transposed, "aten::addmm"), beta, alpha);
       },
-      scaled);
+      scaled, !alpha.equal(1));
 }
 
 Tensor mm(const Tensor& x, const Tensor& weight) {

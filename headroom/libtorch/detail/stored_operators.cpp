@@ -105,10 +105,12 @@ bool has_stored(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
 Tensor& copy_(Tensor& to, const Tensor& from, bool non_blocking) {
   const c10::impl::ExcludeDispatchKeyGuard once(kCarriedKey);
   if (Store* const store = stored(to); store != nullptr) {
+    const bool is_alike =
+        stored(from) != nullptr && from.sizes() == to.sizes() && !carried(from)->transposed;
     if (carried(to)->transposed)
       store->assign(whole(from, "aten::copy_").expand(to.sizes()).transpose(-2, -1));
     else
-      store->assign(stored(from) == nullptr ? from.expand(to.sizes()) : from);
+      store->assign(is_alike ? from : whole(from, "aten::copy_").expand(to.sizes()));
     return to;
   }
   return to.copy_(whole(from, "aten::copy_"), non_blocking);

@@ -28,8 +28,8 @@ class AbsentWeight final : public libtorch::Store {
 
  private:
   [[noreturn]] static void refuse() {
-    throw UsageError(expectation("WithoutMemoryScope", "weights that have got their memory",
-                                 "one that has none yet", "quantise() and then give_memory()"));
+    throw UsageError(expectation("WithoutMemoryScope", "a weight with memory",
+                                 "one that was built without", "quantise() and then give_memory()"));
   }
 };
 

@@ -125,7 +125,7 @@ struct Product final : torch::autograd::Function<Product> {
 Tensor grouped_in_tiles(const PackedWeight& weight, const Tensor& x, bool transposed,
                         const Tensor& ends) {
   const Side side(weight, transposed);
-  const std::int64_t all = weight.matrices(), step = step_of(side.in, side.out);
+  const std::int64_t all = weight.matrices(), step = step_of(side.in * all, side.out);
   std::vector<std::int64_t> sizes = side.tile_sizes(step);
   sizes.insert(sizes.begin(), all);
   const Tensor y = at::empty({x.size(0), side.out}, x.options());
@@ -191,6 +191,8 @@ void PackedWeight::assign(const Tensor& values) {
     for (std::size_t i = 0; i < own.size(); ++i) own[i].copy_(theirs[i]);
     return;
   }
+  if (from && from->transposed_ == transposed_ && from->packed_.device() == packed_.device())
+    return repack(from->packed_, packed_);
   const Tensor plain = (from ? from->whole(at::kFloat) : values).to(packed_.device());
   kernels::pack(transposed_ ? plain.t() : plain.reshape({packed_.rows, packed_.columns}), packed_);
 }

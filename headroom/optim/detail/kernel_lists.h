@@ -9,7 +9,8 @@
 
 namespace headroom::optim::detail {
 
-// The parameters `of` a step, numbered by `indices`, on the device of `scale`.
+// Lists of the parameters at the places `of`, which are on the device of `scale`. `indices`: the
+// number of each parameter in the optimizer, which stochastic rounding takes.
 [[nodiscard]] kernels::StepLists kernel_lists(const Tensors& parameters, const Tensors& gradients,
                                               const Indices& of, const Indices& indices,
                                               const Tensors& steps, const GradientScale& scale);

@@ -8,11 +8,12 @@
 namespace headroom::weights::detail {
 namespace {
 
-constexpr std::string_view kWeight = "weight";
+constexpr std::string_view kWeight = "weight", kScb = "SCB", kFormat = "weight_format";
 
-std::string beside(const std::string& weight, const char* name) {
-  return weight.ends_with(kWeight) ? weight.substr(0, weight.size() - kWeight.size()) + name
-                                   : weight + "." + name;
+std::string beside(const std::string& weight, std::string_view name) {
+  return weight.ends_with(kWeight)
+             ? weight.substr(0, weight.size() - kWeight.size()) + std::string(name)
+             : weight + "." + std::string(name);
 }
 
 [[noreturn]] void refuse(const std::string& source, const std::string& expected,
@@ -37,20 +38,25 @@ bool has_numbers(const std::vector<std::int64_t>& shape) {
 }  // namespace
 
 std::string scb_of(const std::string& weight) {
-  return beside(weight, "SCB");
+  return beside(weight, kScb);
 }
 
 std::string format_of(const std::string& weight) {
-  return beside(weight, "weight_format");
+  return beside(weight, kFormat);
 }
 
-std::string described_by(const std::string& name) {
+std::vector<std::string> described_by(const std::string& name) {
+  const auto before = [&](std::string_view end) {
+    return name.substr(0, name.size() - end.size());
+  };
   for (const char* const end :
        {kNestedAbsmax, kNestedQuantMap, kAbsmax, kQuantMap, kNf4State, kFp4State, kTransposed})
-    if (name.ends_with(end)) return name.substr(0, name.size() - std::string_view(end).size());
-  for (const char* const end : {".SCB", ".weight_format"})
-    if (name.ends_with(end))
-      return name.substr(0, name.size() - std::string_view(end).size()) + ".weight";
+    if (name.ends_with(end)) return {before(end)};
+  for (const std::string_view end : {kScb, kFormat})
+    if (name == end)
+      return {std::string(kWeight)};
+    else if (name.ends_with("." + std::string(end)))
+      return {before(end) + std::string(kWeight), before(end).substr(0, before(end).size() - 1)};
   return {};
 }
 

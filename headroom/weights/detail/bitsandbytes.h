@@ -33,8 +33,8 @@ inline constexpr const char* kTransposed = ".transposed";
 [[nodiscard]] std::string scb_of(const std::string& weight);
 [[nodiscard]] std::string format_of(const std::string& weight);
 
-// The name of the weight that a tensor of this name describes; "" for other names.
-[[nodiscard]] std::string described_by(const std::string& name);
+// The names of the weights, one of which a tensor of this name describes; none for other names.
+[[nodiscard]] std::vector<std::string> described_by(const std::string& name);
 
 struct Nf4State {
   std::string type;                 // that it is dequantised to: "bfloat16"

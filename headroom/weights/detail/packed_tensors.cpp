@@ -120,6 +120,11 @@ Packed cut(const Packed& packed, std::int64_t first, std::int64_t rows) {
 
 Packed joined(const std::vector<Packed>& parts) {
   if (parts.size() == 1) return parts.front();
+  const Packed& first = parts.front();
+  if (first.format == Format::nf4 && first.rows * first.columns % kNf4Block != 0)
+    throw InputError(expectation("load", "experts of a multiple of 64 numbers",
+                                 std::to_string(first.rows) + " x " + std::to_string(first.columns),
+                                 "the checkpoint that it was made from, and quantise that"));
   std::vector<Packed> all = parts;
   const bool nested = scales_can_stay_nested(parts);
   if (!nested) std::transform(all.begin(), all.end(), all.begin(), with_float_scales);

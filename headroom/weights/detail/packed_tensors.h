@@ -37,7 +37,7 @@ namespace headroom::weights::detail {
 void add_packed(NamedTensors& to, const std::string& name, const kernels::Packed& packed,
                 at::ScalarType type, at::IntArrayRef shape = {});
 
-// Adds a parameter: itself, or its packed form, also of a transposed one.
+// Adds a parameter: its packed form if it is quantised, or else itself.
 void add_parameter(NamedTensors& to, const std::string& name, const at::Tensor& parameter);
 
 }  // namespace headroom::weights::detail

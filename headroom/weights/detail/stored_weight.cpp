@@ -73,8 +73,9 @@ StoredTensors by_name(const SafetensorsFile& file) {
 
 std::vector<std::string> weights_in(const StoredTensors& all) {
   std::vector<std::string> names;
+  const auto is_there = [&](const std::string& weight) { return all.count(weight) > 0; };
   for (const auto& [name, tensor] : all)
-    if (const std::string weight = described_by(name); weight.empty() || all.count(weight) == 0)
+    if (const auto weights = described_by(name); std::none_of(weights.begin(), weights.end(), is_there))
       names.push_back(name);
   return names;
 }
@@ -120,7 +121,7 @@ void StoredWeight::check_numbers(const std::string& name, const Tensor& right) c
   const Tensor its = at::empty_like(right);
   copy_part(map, its);
   if (!at::allclose(its, right, /*rtol=*/0, /*atol=*/1e-6))
-    refuse("the numbers that NF4's codes have in " + in_quotes(map.tensor->name), "other numbers",
+    refuse("the numbers that its codes stand for in " + in_quotes(map.tensor->name), "other numbers",
            "the checkpoint that it was made from, and quantise that");
 }
 
@@ -145,13 +146,14 @@ void StoredWeight::describe_nf4() {
 }
 
 void StoredWeight::describe_int8() {
-  if (own_.tensor->type->name != "I8" || shape_.size() < 2)
-    refuse("a matrix of I8 beside its SCB", std::string(own_.tensor->type->name));
+  if (own_.tensor->type->name != "I8" || shape_.size() < 2 || product_of(shape_) == 0)
+    refuse("a matrix of I8 beside its SCB", std::string(own_.tensor->type->name) + " with " +
+                                                std::to_string(product_of(shape_)) + " numbers");
   if (const auto layout = all_.find(format_of(name_)); layout != all_.end())
     if (const std::string_view bytes = bytes_of(layout->second); !bytes.empty() && bytes[0] != 0)
       refuse("rows of numbers", "weight_format " + std::to_string(bytes[0]),
              "a file that was saved by bitsandbytes 0.40 or later");
-  const std::int64_t rows = product_of(shape_) / std::max<std::int64_t>(1, shape_.back());
+  const std::int64_t rows = product_of(shape_) / shape_.back();
   parts_.push_back(part(scb_of(name_), rows, "F32"));
   format_ = Format::int8;
 }
