@@ -121,9 +121,9 @@ void take_numbers(const Resolved& config, model::Settings& settings) {
     throw UsageError(expectation("rounding", "nearest for weights in float32, which lose no update",
                                  "stochastic", "dtype=bfloat16"));
   if (!model::can_round(settings.optimizer))
-    throw UsageError(expectation("rounding", "an optimizer that rounds stochastically",
-                                 config.text("optimizer"),
-                                 "optimizer=adamw, adamw8bit or sgd, or rounding=nearest"));
+    throw UsageError(expectation(
+        "rounding", "an optimizer that rounds stochastically", config.text("optimizer"),
+        "optimizer=adamw, adamw8bit, adamw4bit, sgd or sgd-momentum, or rounding=nearest"));
 }
 
 model::Settings settings_of(const Resolved& config, const model::ModelConfig& model,

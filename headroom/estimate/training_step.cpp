@@ -167,6 +167,7 @@ TrainingStep training_step(const model::ModelConfig& config, const Settings& set
                            c10::Device device) {
   check_can_run(settings);
   check_quantize(settings);
+  check_rounding(settings);
   // The forecast refuses in this order, too: the task, the sizes, the network.
   (void)task_for(config, settings.task);
   const models::BatchSizes sizes = batch_sizes(config, settings);

@@ -31,6 +31,18 @@ void check_quantize(const Settings& settings) {
       "--optimizer adamw8bit --dtype bfloat16, which shrinks what such a training keeps"));
 }
 
+void check_rounding(const Settings& settings) {
+  if (settings.rounding == Rounding::nearest || settings.mode != Mode::train) return;
+  if (!can_round(settings.optimizer))
+    throw UsageError(expectation("--rounding", "an optimizer that rounds stochastically",
+                                 "--optimizer " + std::string(to_string(settings.optimizer)),
+                                 "--optimizer adamw, adamw8bit, adamw4bit, sgd or sgd-momentum"));
+  if (settings.form != OptimizerForm::fused)
+    throw UsageError(expectation("--rounding", "the fused form, which rounds stochastically",
+                                 "--optimizer-impl " + std::string(to_string(settings.form)),
+                                 "--optimizer-impl fused"));
+}
+
 Attention attention_of(const ModelConfig& config, Transformers version, Attention asked) {
   const std::string& type = config.type();
   const bool newest = version == Transformers::v5;

@@ -14,6 +14,8 @@ namespace headroom::model {
 
 // Throws UsageError where weights that are trained would be quantised.
 void check_quantize(const Settings& settings);
+// Throws UsageError for an optimizer, or a form of it, that cannot round as the settings say.
+void check_rounding(const Settings& settings);
 
 // The form of attention that a model runs in: the one asked for, or eager where this version of
 // transformers has no other for its type.

@@ -66,7 +66,8 @@ std::unique_ptr<Optimizer> make_optimizer(model::Optimizer kind, OptimizerForm f
                                           std::vector<at::Tensor> parameters, const Rates& rates) {
   if (rates.rounding == Rounding::stochastic && !model::can_round(kind))
     throw UsageError(expectation("make_optimizer", "an optimizer that rounds stochastically",
-                                 std::string(to_string(kind)), "adamw, adamw8bit or sgd"));
+                                 std::string(to_string(kind)),
+                                 "adamw, adamw8bit, adamw4bit, sgd or sgd-momentum"));
   switch (kind) {
     case model::Optimizer::adamw:
       return make_adamw(std::move(parameters), with_rounding<AdamWOptions>(form, rates));

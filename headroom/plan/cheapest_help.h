@@ -16,9 +16,10 @@ namespace headroom::plan {
 
 // Returns at most `wanted` techniques, best first: those that leave the training unchanged before
 // those that change it, then fewer changes before more, then the faster first; a shorter sequence
-// comes last. Combines up to four changes while fewer than `wanted` are enough. If still fewer are,
-// the ones that need the least memory follow. Only techniques that can run and save at least 1 % of
-// the peak. No result contains another that is enough.
+// comes last. Combines two changes while fewer than `wanted` of those that leave the training
+// unchanged are enough, and up to four while fewer than `wanted` of any kind are. If still fewer
+// are, the ones that need the least memory follow. Only techniques that can run and save at least
+// 1 % of the peak. No result contains another that is enough.
 [[nodiscard]] std::vector<Saving> cheapest_help(const model::ModelConfig& config,
                                                 const model::Settings& settings,
                                                 const SavingOptions& options,

@@ -1,10 +1,12 @@
-// How a training step runs so that it fits: the same result for the batch, with other memory.
+// How a training step runs so that it fits: with other memory, and but for what lasts (below) with
+// the same result for the batch.
 //
 //   Plan plan{.micro_batch = 8, .techniques = {"checkpointing", "fused_loss"}};
 //   say(to_string(plan));   // "micro-batch 8, checkpointing, fused loss"
 //
-// A smaller micro-batch and most techniques trade time for memory. None of them changes what a step
-// means: the gradients are those of the whole batch.
+// A smaller micro-batch and most techniques trade time for memory: the gradients stay those of the
+// whole batch. Techniques whose rung lasts (technique.h) store frozen weights in fewer bits: from
+// then on the run computes with these.
 #pragma once
 
 #include <cstdint>

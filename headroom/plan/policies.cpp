@@ -79,6 +79,11 @@ std::string number(double value) {
 double bytes_of(model::Dtype dtype) {
   return dtype == model::Dtype::float32 ? 4 : 2;
 }
+// Of a trained parameter and its gradient.
+double trained_bytes(const model::Settings& settings) {
+  const bool in_float = settings.lora_rank > 0 && settings.lora_dtype == model::LoraDtype::float32;
+  return bytes_of(in_float ? model::Dtype::float32 : settings.dtype);
+}
 double weight_bytes(const model::Settings& settings) {
   if (settings.quantize == model::Quantize::int8) return 1;
   return settings.quantize == model::Quantize::int4 ? 0.5 : bytes_of(settings.dtype);
@@ -89,13 +94,13 @@ double state_bytes(const model::Settings& settings) {
   switch (settings.optimizer) {
     case model::Optimizer::adamw:
     case model::Optimizer::adam:
-      return 2 * bytes_of(settings.dtype);
+      return 2 * trained_bytes(settings);
     case model::Optimizer::adamw8bit:
       return 2;
     case model::Optimizer::adamw4bit:
       return 1;
     case model::Optimizer::sgd_momentum:
-      return bytes_of(settings.dtype);
+      return trained_bytes(settings);
     case model::Optimizer::sgd:
     case model::Optimizer::adafactor:
     case model::Optimizer::adafactor_hf:
@@ -137,7 +142,7 @@ QuickEstimate quick_estimate(const model::ModelConfig& config, const model::Sett
   const forecast::Forecast forecast = forecast::forecast_of(config, settings);
   const bool trains = settings.mode == model::Mode::train;
   const long long trained = forecast.trainable_parameters, frozen = forecast.parameters - trained;
-  const double weight = bytes_of(settings.dtype), state = trains ? state_bytes(settings) : 0;
+  const double weight = trained_bytes(settings), state = trains ? state_bytes(settings) : 0;
   QuickEstimate quick;
   quick.parameters = forecast.parameters;
   quick.trainable_parameters = trained;

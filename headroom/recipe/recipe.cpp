@@ -12,6 +12,7 @@
 #include "headroom/libtorch/on.h"
 #include "headroom/memory/memory_statistics.h"
 #include "headroom/models/initialise.h"
+#include "headroom/nn/quantise.h"
 #include "headroom/plan/technique.h"
 #include "headroom/recipe/model.h"
 #include "headroom/train/model_objective.h"
@@ -116,6 +117,14 @@ void seed_all(c10::Device device, std::uint64_t seed) {
 }
 
 }  // namespace
+
+bool can_quantise(const config::Training& training, std::int64_t outputs) {
+  if (!training.settings.freeze_backbone && training.settings.lora_rank == 0) return false;
+  const auto model = libtorch::on(at::kMeta, type_of(training.settings), [&] {
+    return build_model(training.model_for(outputs), without_rungs(training));
+  });
+  return !nn::quantised_layers(model->module()).empty();
+}
 
 Model model_of(const config::Training& training, c10::Device device, const ModelOptions& options) {
   const config::Resolved& config = training.config;

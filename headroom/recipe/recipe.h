@@ -37,17 +37,20 @@ struct Model {
   std::optional<nn::Lora> lora;
   std::unique_ptr<optim::Optimizer> optimizer;
   std::string words;           // "llama, 8.03 B parameters, 3.4 M of them trained"
-  std::string quantised = {};  // ModelOptions::quantised: its plans have this technique
+  std::string quantised = {};  // ModelOptions::quantised, a technique that all its plans need
 };
 
 struct ModelOptions {
   std::int64_t outputs = 0;  // classes or vocabulary tokens in the data; 0 if not known
   // False for a run that is resumed: its weights come from a checkpoint.
   bool reads_weights = true;
-  // In place of the training's own, for quantize=auto: by the rung of a plan that it is built with.
-  std::string quantised = {};                      // "quantize_8bit"
+  // The rung to build with under quantize=auto, such as "quantize_8bit"; empty: in full.
+  std::string quantised = {};
   std::function<void(std::string_view)> say = {};  // hears a line at each milestone
 };
+
+// Whether the training's model has frozen linear layers, which may be stored in fewer bits.
+[[nodiscard]] bool can_quantise(const config::Training& training, std::int64_t outputs);
 
 // Sets the seed and makes the model. If memory runs out meanwhile, starts over with the same random
 // numbers. Throws InputError for weights that are missing.

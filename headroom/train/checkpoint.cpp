@@ -173,7 +173,8 @@ void Checkpoints::remove_half_written() {
   std::error_code error;
   std::vector<fs::path> halves;
   for (const auto& entry : fs::directory_iterator(folder_, error))
-    if (is_half_written_checkpoint(entry.path())) halves.push_back(entry.path());
+    if (is_half_written_checkpoint(entry.path()) || entry.path().filename() == kHalfFrozenPart)
+      halves.push_back(entry.path());
   for (const fs::path& half : halves) fs::remove_all(half, error);
 }
 

@@ -49,8 +49,9 @@ const char* what_happened(const Event& event) {
     case Event::Kind::thrash:
       return "smaller parts, because the allocator emptied its cache again and again";
     case Event::Kind::technique:
-      return adds_what_lasts(event.to, event.from) ? "less memory, with other numbers from now on"
-                                                   : "less memory for more time";
+      return adds_what_lasts(event.to, event.from)
+                 ? "frozen weights stored in fewer bits from now on"
+                 : "less memory for more time";
     case Event::Kind::device:
       return "to another device";
     default:

@@ -21,7 +21,7 @@ struct Event {
     shrink,      // a smaller micro-batch
     grow,        // a larger one
     thrash,      // the allocator emptied its cache in consecutive steps to serve requests
-    technique,   // checkpointing, fused loss, offload
+    technique,   // checkpointing, fused loss, offload, frozen weights in fewer bits
     device,      // another device
     restore,     // a checkpoint was loaded
     checkpoint,  // a checkpoint was saved

@@ -57,7 +57,9 @@ std::optional<Ladder::Move> Ladder::next_plan(const Failure& failure) {
   if (changes_ == options_.max_retries)
     return offers_what_lasts() ? last_resort(failure) : std::nullopt;
   ++changes_;
-  return changes_ == options_.max_retries ? heaviest(failure) : cheapest(failure);
+  if (changes_ < options_.max_retries) return cheapest(failure);
+  if (const auto move = heaviest(failure)) return move;
+  return offers_what_lasts() ? last_resort(failure) : std::nullopt;
 }
 
 std::optional<Ladder::Move> Ladder::cheapest(const Failure& failure) const {

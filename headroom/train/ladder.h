@@ -9,7 +9,8 @@
 //                 plan/technique.h), with the largest micro-batch that fits then. Offload needs
 //                 room on the host.
 //   lasting       frozen weights in 8 bit, then in 4, where the objective offers it: from then on
-//                 the result is another one. This is no retry of those that `max_retries` counts.
+//                 the result is another one. Not a retry of those that `max_retries` counts,
+//                 nor is a device that comes after it
 //   device        another card with room, then the CPU, of those that are allowed
 //
 // Where prices are known, the first plan that leaves `room` of the card is taken; if none does, the

@@ -67,7 +67,7 @@ Objective objective_of(const std::shared_ptr<models::Model>& model,
   const bool can_fuse =
       model::is_over_tokens(model->task()) && own.loss_chunk == 0 && !own.fused_loss;
   if (can_fuse) objective.techniques.insert("fused_loss");
-  if (options.quantises)
+  if (options.quantises && !nn::quantised_layers(model->module()).empty())
     for (const auto& [name, format] : kFormats) objective.techniques.insert(name);
   objective.follow = [model, own, can_fuse](const Plan& plan) {
     quantise(*model, plan);

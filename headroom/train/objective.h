@@ -52,7 +52,9 @@ struct Objective {
   // Puts the model into the form that a plan asks for: checkpointing, a fused loss. Without a
   // function, the model has only one form.
   std::function<void(const Plan&)> follow = {};
-  std::set<std::string> techniques = {};  // that `follow` knows: "checkpointing", "fused_loss"
+  // That `follow` knows: "checkpointing", "fused_loss". One whose rung lasts, as "quantize_8bit"
+  // (plan/technique.h), may change the result for good; naming it permits that.
+  std::set<std::string> techniques = {};
   // Further modules that the loss uses: the other network of a GAN, a teacher, an average of the
   // weights. Their changes are undone without this, too. With it their batch norm counts a batch in
   // several parts once, they move with the model to another device, offload leaves their weights

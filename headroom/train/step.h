@@ -17,7 +17,8 @@
 // parts add up to those of the whole batch, weighted by the terms of their losses (objective.h).
 // Parts have nearly equal sizes. The result is that of a run without the failure that is given the
 // same plan, to the bit where the device computes the same twice. detail/buffers.h says how batch
-// norm counts a batch in parts.
+// norm counts a batch in parts. What a rung that lasts changed (plan.h) stays changed, also if the
+// step is put back.
 //
 // Batches may lie on the host, page-locked or not, or on the device. A failure other than an
 // out-of-memory is not retried: run() rethrows it and leaves no trace of the step. The exception is

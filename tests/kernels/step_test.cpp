@@ -89,6 +89,24 @@ TEST(StochasticRounding, LeavesAloneWhat16BitsHold) {
   }
 }
 
+// ---- Versions
+
+TEST(Step, CountsWhatItWrote) {
+  const auto tensor = [] { return at::ones({300}); };
+  const StepLists lists{.parameters = {tensor()}, .gradients = {tensor()}, .steps = {at::ones({})}};
+  const Tensor buffer = tensor();
+  const auto start = buffer._version();
+  sgd_(lists, {buffer}, {.momentum = 0.9});
+  EXPECT_EQ(lists.parameters[0]._version(), start + 1);
+  EXPECT_EQ(buffer._version(), start + 1);
+  EXPECT_EQ(lists.gradients[0]._version(), start);
+  StepLists scaled = lists;
+  scaled.scale = at::ones({}) * 2;
+  adamw_(scaled, {tensor()}, {tensor()}, {});
+  EXPECT_EQ(lists.parameters[0]._version(), start + 2);
+  EXPECT_EQ(lists.gradients[0]._version(), start + 1);
+}
+
 // ---- Threads
 
 TEST(ShareOut, TakesEachNumberOnceOnAllThreads) {

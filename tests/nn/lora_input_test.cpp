@@ -50,6 +50,22 @@ TEST(LoraInput, KeptOnceGivesTheSameBits) {
       }
 }
 
+// A layer of torch::nn's kind that scales its product.
+TEST(LoraInput, KeptOnceKeepsTheScaleOfAProduct) {
+  std::vector<Tensor> results;
+  for (const bool once : {true, false}) {
+    torch::manual_seed(1);
+    auto net = libtorch::on(torch::kCPU, torch::kBFloat16,
+                            [] { return torch::nn::Sequential(torch::nn::Linear(8, 6)); });
+    const auto& layer = net->at<torch::nn::LinearImpl>(0);
+    const Lora lora = add_lora(*net, {.rank = 2, .keeps_input_once = once, .targets = {"0"}});
+    for (const auto& [name, parameter] : lora.parameters()) parameter.detach().fill_(0.5);
+    const Tensor x = torch::randn({4, 8}).to(torch::kBFloat16);
+    results.push_back(torch::addmm(layer.bias, x, layer.weight.t(), 1, 0.25));
+  }
+  EXPECT_TRUE(results[0].equal(results[1]));
+}
+
 TEST(LoraInput, IsOneTensorForLayersThatShareIt) {
   const sim::Simulation box = sim::simulate("1x1GiB");
   const auto allocated = [&] { return box.card(0).statistics().requested_bytes.all.current; };

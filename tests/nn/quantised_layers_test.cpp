@@ -149,5 +149,42 @@ TEST(QuantisedLora, RefusesToMerge) {
   EXPECT_THAT([&] { lora.merge(); }, ThrowsMessage<UsageError>(HasSubstr("quantised")));
 }
 
+TEST(QuantisedLora, RefusesToTakeAMergeBack) {
+  const auto model = tiny_model("llama");
+  nn::Lora lora = nn::add_lora(model->module(), {.rank = 16, .targets = {"all-linear"}});
+  lora.merge();
+  nn::quantise(model->module());
+  EXPECT_THAT([&] { lora.unmerge(); }, ThrowsMessage<UsageError>(HasSubstr("quantised")));
+}
+
+// ---- What is written into a quantised weight ----
+
+TEST(QuantisedLayers, TakeTheTransposeOfAnother) {
+  const auto one = std::make_shared<torch::nn::LinearImpl>(64, 64),
+             other = std::make_shared<torch::nn::LinearImpl>(64, 64);
+  quantise(*one);
+  quantise(*other);
+  const torch::NoGradGuard no_grad;
+  const torch::Tensor right = other->weight.clone().to(torch::kFloat).t() * 1;
+  one->weight.copy_(other->weight.t());
+  EXPECT_TRUE((one->weight * 1).allclose(right, 0.2, 0.02));
+  EXPECT_FALSE((one->weight * 1).allclose(right.t(), 0.2, 0.02));
+  EXPECT_THROW(one->weight.copy_(torch::ones({3, 64})), c10::Error);
+}
+
+TEST(QuantisedLayers, CountThatTheyWereWritten) {
+  const auto layer = std::make_shared<torch::nn::LinearImpl>(64, 64);
+  for (const QuantiseOptions& options :
+       {QuantiseOptions{.nested = false}, QuantiseOptions{.format = kernels::Format::int8}}) {
+    layer->weight = torch::nn::Linear(64, 64)->weight;
+    quantise(*layer, options);
+    const torch::Tensor codes = libtorch::memory_of(layer->weight).front();
+    const auto before = codes._version();
+    const torch::NoGradGuard no_grad;
+    layer->weight.copy_(torch::ones({64, 64}));
+    EXPECT_GT(codes._version(), before);
+  }
+}
+
 }  // namespace
 }  // namespace headroom::nn

@@ -95,15 +95,24 @@ std::vector<std::string> all_moves(Ladder& ladder, Plan plan, std::int64_t rows)
 }
 
 TEST(Ladder, StoresWeightsInFewerBitsAfterAllElseAndBeforeAnotherDevice) {
-  LadderOptions options{.max_retries = 2,
-                        .techniques = {"checkpointing", "quantize_8bit", "quantize_4bit"}};
-  options.elsewhere = [] { return std::vector<Elsewhere>{{"cuda:1", {}}}; };
-  Ladder ladder(options);
-  const std::string eight = "micro-batch 1, checkpointing, frozen weights in 8 bit";
-  EXPECT_EQ(all_moves(ladder, {.micro_batch = 2}, 2),
-            (std::vector<std::string>{"micro-batch 1", "micro-batch 1, checkpointing", eight,
-                                      eight + ", frozen weights in 4 bit",
-                                      eight + ", frozen weights in 4 bit, on cuda:1"}));
+  const std::string least = "micro-batch 1, checkpointing";
+  const std::string eight = least + ", frozen weights in 8 bit";
+  const std::string four = eight + ", frozen weights in 4 bit";
+  for (const int retries : {1, 2, 3, 4}) {
+    LadderOptions options{.max_retries = retries,
+                          .techniques = {"checkpointing", "quantize_8bit", "quantize_4bit"}};
+    options.elsewhere = [] { return std::vector<Elsewhere>{{"cuda:1", {}}}; };
+    Ladder ladder(options);
+    std::vector<std::string> expected{least, eight, four, four + ", on cuda:1"};
+    if (retries > 1) expected.insert(expected.begin(), "micro-batch 1");
+    EXPECT_EQ(all_moves(ladder, {.micro_batch = 2}, 2), expected) << retries;
+  }
+}
+
+TEST(Ladder, OfAModelIn4BitHasNo8Bit) {
+  Ladder ladder({.max_retries = 2, .techniques = {"quantize_8bit", "quantize_4bit"}});
+  EXPECT_EQ(all_moves(ladder, {.micro_batch = 2, .techniques = {"quantize_4bit"}}, 2),
+            (std::vector<std::string>{"micro-batch 1, frozen weights in 4 bit"}));
 }
 
 // A plan that fits, although it leaves less of the card than wished, comes before one that changes

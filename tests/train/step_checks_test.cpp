@@ -94,6 +94,19 @@ TEST(StepChecks, RefuseAPlanThatTheObjectiveCannotFollow) {
   EXPECT_EQ(step.run({torch::ones({8, 3})}).plan.micro_batch, 3);
 }
 
+// Frozen weights that are stored in fewer bits stay so.
+TEST(StepPlans, KeepWhatLasts) {
+  Small small;
+  Objective objective{.loss = small.loss, .follow = [](const Plan&) {}};
+  objective.techniques = {"checkpointing", "quantize_4bit"};
+  Step step(*small.net, *small.optimizer, objective, {.plan = {.techniques = {"quantize_4bit"}}});
+  step.set_plan({.techniques = {"checkpointing"}});
+  EXPECT_EQ(step.plan().techniques, (std::set<std::string>{"checkpointing", "quantize_4bit"}));
+  step.run({torch::ones({8, 3})});
+  step.set_plan({});
+  EXPECT_EQ(step.plan().techniques, (std::set<std::string>{"quantize_4bit"}));
+}
+
 TEST(StepChecks, RefuseOptionsThatMakeNoSense) {
   Small small;
   const auto with = [&](const StepOptions& options) {

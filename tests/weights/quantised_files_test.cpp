@@ -144,6 +144,17 @@ TEST(QuantisedFiles, ArePackedAnewInAnotherFormat) {
   expect_same_packed(*model, *saved);
 }
 
+// The tensors of a file whose names contain none of these words.
+NamedTensors without(const std::filesystem::path& file, const std::vector<std::string>& words) {
+  const TensorFile from(file);
+  NamedTensors left;
+  for (const std::string& name : from.names())
+    if (std::none_of(words.begin(), words.end(),
+                     [&](const std::string& word) { return name.find(word) != std::string::npos; }))
+      left.emplace_back(name, from.read(name));
+  return left;
+}
+
 TEST(QuantisedFiles, LeaveWeightsThatTheyLackToBeDrawn) {
   for (const std::string& type : kTypes) {
     SCOPED_TRACE(type);
@@ -151,12 +162,8 @@ TEST(QuantisedFiles, LeaveWeightsThatTheyLackToBeDrawn) {
     auto plain = tiny(type);
     fill(*plain);
     save(*plain, folder.path());
-    const TensorFile whole(folder / "model.safetensors");
-    NamedTensors kept;  // without the second layer
-    for (const std::string& name : whole.names())
-      if (name.find("layers.1.") == std::string::npos && name.find("h.1.") == std::string::npos)
-        kept.emplace_back(name, whole.read(name));
-    save_tensors(folder / "part.safetensors", kept);
+    const std::vector<std::string> second_layer{"layers.1.", "h.1."};
+    save_tensors(folder / "part.safetensors", without(folder / "model.safetensors", second_layer));
     const auto model = without_memory(type), right = tiny(type);
     torch::manual_seed(5);
     const Loaded loaded =
@@ -166,6 +173,31 @@ TEST(QuantisedFiles, LeaveWeightsThatTheyLackToBeDrawn) {
     load(*right, folder / "part.safetensors");
     nn::quantise(right->module());
     expect_same_packed(*model, *right);
+  }
+}
+
+TEST(QuantisedFiles, OfSomeExpertsAreRefused) {
+  const Folder folder;
+  const auto model = tiny("mixtral");
+  fill(*model);
+  save(*model, folder / "whole");
+  save_tensors(folder / "part.safetensors",
+               without(folder / "whole" / "model.safetensors", {"experts.1."}));
+  EXPECT_EQ(load(*tiny("mixtral"), folder / "part.safetensors").missing.size(), 6U);
+  EXPECT_THAT(
+      [&] { load(*tiny("mixtral"), folder / "part.safetensors", {.quantise = kFormats[0]}); },
+      ThrowsMessage<InputError>(HasSubstr("expected all experts beside it")));
+}
+
+TEST(QuantisedFiles, ListWeightsOnly) {
+  const Folder folder;
+  for (const char* name : {"weight", "fc.weight", "experts.up_proj"}) {
+    NamedTensors tensors;
+    const Packed packed = kernels::make_packed(Format::int8, 8, 80, at::kCPU);
+    kernels::pack(at::rand({8, 80}), packed);
+    detail::add_packed(tensors, name, packed, at::kFloat);
+    save_tensors(folder / "one.safetensors", tensors);
+    EXPECT_THAT(TensorFile(folder / "one.safetensors").names(), ElementsAre(name));
   }
 }
 
@@ -255,6 +287,21 @@ TEST(QuantisedFiles, AreRefusedInWordsIfTheyAreOfAnotherKind) {
   NamedTensors map = stored(Format::nf4);
   tensor_of(map, "fc.weight.quant_map") = tensor_of(map, "fc.weight.quant_map") * 0.9;
   EXPECT_THAT(refusal_of(map), HasSubstr("received 'other numbers'"));
+}
+
+TEST(QuantisedFiles, AreRefusedInWordsIfTheyHaveNoNumbers) {
+  EXPECT_THAT(refusal_of({{"fc.weight", at::zeros({8, 0}, at::kChar)}, {"fc.SCB", at::zeros({8})}}),
+              HasSubstr("received 'I8 with 0 numbers'"));
+}
+
+TEST(QuantisedFiles, OfExpertsThatBlocksDoNotFitAreRefused) {
+  const Packed part = kernels::make_packed(Format::nf4, 5, 7, at::kCPU, /*nested=*/false);
+  kernels::pack(at::rand({5, 7}), part);
+  EXPECT_THAT(
+      [&] {
+        (void)detail::joined({part, part});
+      },
+      ThrowsMessage<InputError>(HasSubstr("a multiple of 64 numbers")));
 }
 
 TEST(QuantisedFiles, AreRefusedInWordsIfPartsAreMissingOrOfOtherSizes) {

@@ -57,6 +57,7 @@ ResolvedRequest::ResolvedRequest(const ModelRequest& request)
   check_meaning(named.config, settings, request.settings.given());
   check_image(named.config, settings);
   check_quantize(settings);
+  check_rounding(settings);
   check_size(named.config, settings);
 }
 

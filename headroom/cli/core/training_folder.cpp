@@ -91,8 +91,13 @@ std::vector<Change> changed(const config::Resolved& before, const config::Resolv
 void refuse_another_model(const config::Resolved& before, const config::Resolved& now) {
   static const std::set<std::string> fixed{"model", "model.config", "model.lora_r",
                                            "model.lora_targets", "num_classes"};
+  // Weights that were stored in fewer bits stay in them.
+  const auto restores_bits = [](const Change& one) {
+    return one.key == "quantize" && one.before != "none" &&
+           (one.now == "none" || (one.before == "4bit" && one.now == "8bit"));
+  };
   for (const Change& one : changed(before, now))
-    if (fixed.count(one.key) > 0)
+    if (fixed.count(one.key) > 0 || restores_bits(one))
       throw UsageError(expectation(
           one.key, one.before + ", with which the run in " + now.text("out") + " goes on", one.now,
           "another folder, out=..., for a new run"));

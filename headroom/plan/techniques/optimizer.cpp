@@ -19,7 +19,10 @@ static std::vector<Change> smaller_optimizers(const Situation& now) {
                          [](Settings& s) { s.form = model::OptimizerForm::fused; }));
   const auto other = [&](bool possible, const char* title, const char* option, Optimizer kind) {
     if (possible)
-      all.push_back(other_training(now, title, option, [&](Settings& s) { s.optimizer = kind; }));
+      all.push_back(other_training(now, title, option, [&](Settings& s) {
+        s.optimizer = kind;
+        if (!model::can_round(kind)) s.rounding = model::Rounding::nearest;
+      }));
   };
   other(is_adam, "Adam in 8 bit", "--optimizer adamw8bit", Optimizer::adamw8bit);
   other(is_adam || settings.optimizer == Optimizer::adamw8bit, "Adam in 4 bit",

@@ -42,8 +42,8 @@ Technique quantize() {
                        model::choices<Quantize>}},
           .keys = {{"quantize",
                     {"none", "8bit", "4bit", "auto"},
-                    "Frozen weights of linear layers in 8 or 4 bit. auto: in full, and in fewer "
-                    "bits when nothing else makes a step fit.",
+                    "Frozen weights of linear layers in 8 or 4 bit. auto: in full; in 8, then 4 "
+                    "bit only when no other plan fits.",
                     [](std::string_view value, Settings& s) {
                       if (value != "auto") s.quantize = model::choice<Quantize>(value);
                     }}},

@@ -168,7 +168,8 @@ def beside_the_weight(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tens
 # ---- Paged memory, which a driver moves between host and card: here it is the host's
 
 def _page_on_the_host(functional: Any) -> None:
-    functional.lib = _Paging(functional.lib)
+    if not getattr(functional.lib, "compiled_with_cuda", False):  # a real card pages by itself
+        functional.lib = _Paging(functional.lib)
 
 
 class _Paging:

@@ -66,7 +66,7 @@ def _refuse_packed(model: nn.Module) -> None:
             raise UsageError(
                 f"[estimate] expected a model that can be copied without its data, received one with bitsandbytes' "
                 f"{name}; try a function that makes the model, headroom rehearse for a whole script, or in a shell "
-                f"`headroom estimate 7B --quantize {bits} --lora-rank 16`, which counts by formula")
+                f"`headroom estimate 7B --quantize {bits} --lora-rank 16`")
 
 
 def add_once(notes: list[str], note: str) -> None:

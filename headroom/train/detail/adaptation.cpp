@@ -99,7 +99,7 @@ std::optional<Ladder::Move> Adaptation::larger(const Plan& now, const Work& work
   const bool is_priced = prices_ != nullptr && card && prices_->needed(now, work);
   const auto plan = is_priced ? ladder_.fastest(wish, work, *card)
                               : std::optional(next_larger(now, wish, work.rows));
-  if (!plan || !is_faster(*plan, now, work.rows)) return {};
+  if (!plan || !is_faster(*plan, now, work.rows) || adds_what_lasts(*plan, now)) return {};
   since_growth_ = 0;
   return Ladder::Move{Event::Kind::grow, *plan};
 }

@@ -55,8 +55,8 @@ class FrozenPart {
   [[nodiscard]] Bytes bytes_to_write(const torch::nn::Module& module) const;
 
  private:
-  // What tells a tensor from a changed one. The weak reference keeps a freed memory's address from
-  // being given to another.
+  // Shows whether a tensor was written or replaced since. The weak reference keeps a freed memory's
+  // address from being given to another.
   struct Version {
     std::string name;
     c10::weak_intrusive_ptr<c10::StorageImpl> memory;

@@ -234,7 +234,10 @@ std::optional<Ladder::Move> Step::State::change_before(const Work& work,
   if (!options_.adapts) return {};
   if (!std::exchange(is_first_, false) || plan != options_.plan)
     return adaptation_->before(plan, work, card);
-  if (card) plan = adaptation_->first(work, *card);  // no event: nothing has changed
+  if (!card) return {};
+  const Plan first = adaptation_->first(work, *card);
+  if (adds_what_lasts(first, plan)) return Ladder::Move{Event::Kind::technique, first};
+  plan = first;  // no event: nothing has changed
   return {};
 }
 
@@ -261,7 +264,7 @@ std::optional<Event> Step::State::shrink(std::int64_t rows) {
 
 void Step::State::set_plan(const Plan& given) {
   detail::check(given, transaction.objective());
-  plan = wish_ = given;
+  plan = wish_ = keeping_what_lasts(given, transaction.lasting());
 }
 
 Committed Step::State::run(const Tensors& batch) {

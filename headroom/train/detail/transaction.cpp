@@ -90,6 +90,7 @@ Transaction::Transaction(torch::nn::Module& module, optim::Optimizer& optimizer,
   if (!objective_.loss) throw UsageError(expectation("Step", "an objective with a loss", "none"));
   check(options, optimizer);
   check(options.plan, objective_);
+  lasting_ = keeping_what_lasts({}, options.plan);
   check_trained(optimizer, module.parameters());
   if (options.scaling) scaler_.emplace(*options.scaling);
   home_ = device_ = optimizer.parameters().front().device();

@@ -4,19 +4,24 @@
 
 namespace headroom::train::rungs {
 
-static std::optional<Plan> with_next(const Plan& plan, const LadderOptions& options, bool lasts) {
+std::optional<Plan> with_next_technique(const Plan& plan, const LadderOptions& options) {
   for (const plan::Rung& rung : plan::rungs())
-    if (rung.lasts == lasts && options.techniques.contains(rung.name) && !plan.has(rung.name))
+    if (!rung.lasts && options.techniques.contains(rung.name) && !plan.has(rung.name))
       return with(plan, rung.name);
   return {};
 }
 
-std::optional<Plan> with_next_technique(const Plan& plan, const LadderOptions& options) {
-  return with_next(plan, options, false);
-}
-
+// Of those that last, each takes less memory than those before it.
 std::optional<Plan> with_next_lasting(const Plan& plan, const LadderOptions& options) {
-  return with_next(plan, options, true);
+  const plan::Rung* next = nullptr;
+  for (const plan::Rung& rung : plan::rungs()) {
+    if (!rung.lasts || !options.techniques.contains(rung.name)) continue;
+    if (plan.has(rung.name))
+      next = nullptr;
+    else if (next == nullptr)
+      next = &rung;
+  }
+  return next == nullptr ? std::nullopt : std::optional(with(plan, next->name));
 }
 
 std::vector<Plan> forms_of(const Plan& plan, const LadderOptions& options) {
@@ -38,7 +43,7 @@ bool host_has_room(const Plan& plan, const Work& work, const LadderOptions& opti
   return !host || !all || !rest || *all - *rest <= *host;
 }
 
-// The first of `plan`, it with a technique, with two ..., that fits; where that is not known, the
+// The first plan that fits, adding one technique at a time to `plan`; where that is not known, the
 // first that the host has room for.
 static std::optional<Plan> first_fitting(std::optional<Plan> plan, const Situation& now) {
   const Failure& failure = now.failure;

@@ -15,8 +15,9 @@ std::optional<std::string> over_budget(const config::Training& training, std::in
   if (device.is_cpu()) return {};
   const auto now = memory::get_gpu_memory_stats(device);
   if (!now.total) return {};
-  const Bytes resident =
-      forecast::forecast_of(training.model_for(outputs), training.settings).resident;
+  model::Settings settings = training.settings;
+  if (training.config.text("quantize") == "auto") settings.quantize = model::Quantize::int4;
+  const Bytes resident = forecast::forecast_of(training.model_for(outputs), settings).resident;
   const ShareOrBytes given = training.config.share_or_bytes("budget");
   const Bytes budget = given.share ? plan::resident_budget(*now.total, *given.share) : given.bytes;
   if (resident <= budget) return {};

@@ -33,7 +33,9 @@ plan::Setup setup_of(const config::Training& training, c10::Device device,
           .free = usable.value_or(now.reserved)};
 }
 
+// What changes the result for good is chosen anew by each run.
 void remember(const plan::Setup& setup, const train::Plan& plan, Bytes peak, TrainingView& view) {
+  if (adds_what_lasts(plan, {})) return;
   try {
     std::map<std::string, long long> values{{"batch", plan.micro_batch}};
     for (const plan::Rung& rung : plan::rungs()) values[rung.name] = plan.has(rung.name) ? 1 : 0;
@@ -55,7 +57,7 @@ std::optional<train::Plan> remembered(const plan::Setup& setup, train::Step& ste
   train::Plan plan = step.plan();
   plan.micro_batch = value("batch");
   for (const plan::Rung& rung : plan::rungs())
-    if (value(rung.name.c_str()) != 0) plan.techniques.insert(rung.name);
+    if (!rung.lasts && value(rung.name.c_str()) != 0) plan.techniques.insert(rung.name);
   if (step.prices() != nullptr &&
       !step.prices()->is_served(plan, {.rows = rows}, setup.free).value_or(true))
     return {};

@@ -1,5 +1,7 @@
 #include "headroom/cli/engine/train/training_place.h"
 
+#include <ATen/ATen.h>
+
 #include <exception>
 #include <string>
 #include <utility>
@@ -19,14 +21,15 @@ namespace {
   };
   const bool had_room = judgement.asked && judgement.free && *judgement.asked <= *judgement.free;
   throw OutOfMemoryError(
-      Complaint{{},
-                had_room
-                    ? "no model could be made on " + device.str() + ": a request of " +
-                          bytes(judgement.asked) + " was refused, although " +
-                          bytes(judgement.free) + " are free; try again"
-                    : "the model does not fit on " + device.str() + ": " + bytes(judgement.asked) +
-                          " more were needed, and " + bytes(judgement.free) +
-                          " are free; try a larger card, a smaller model, or model=lora"},
+      Complaint{
+          {},
+          had_room
+              ? "no model could be made on " + device.str() + ": a request of " +
+                    bytes(judgement.asked) + " was refused, although " + bytes(judgement.free) +
+                    " are free; try again"
+              : "the model does not fit on " + device.str() + ": " + bytes(judgement.asked) +
+                    " more were needed, and " + bytes(judgement.free) +
+                    " are free; try a larger card, a smaller model, or model=lora quantize=4bit"},
       Bytes{0});
 }
 
@@ -39,11 +42,21 @@ train::Event move(const std::string& from, const std::string& to) {
 
 // The forms to build the model in, one after another on a device: the training's own, and with
 // quantize=auto those of fewer bits, by their rungs.
-std::vector<std::string> forms_of(const config::Resolved& config) {
+std::vector<std::string> forms_of(const config::Training& training, std::int64_t outputs) {
   std::vector<std::string> forms{""};
+  if (training.config.text("quantize") != "auto" || !recipe::can_quantise(training, outputs))
+    return forms;
   for (const plan::Rung& rung : plan::rungs())
-    if (rung.lasts && config.text("quantize") == "auto") forms.push_back(rung.name);
+    if (rung.lasts) forms.push_back(rung.name);
   return forms;
+}
+
+// Fails where weights could not be stored in fewer bits later, which takes a segment of the
+// allocator for codes and one for scales.
+void check_room_to_quantise(c10::Device device) {
+  constexpr std::int64_t kSegments = 22 << 20;
+  if (!device.is_cpu())
+    static_cast<void>(at::empty({kSegments}, at::TensorOptions(device).dtype(at::kByte)));
 }
 
 train::Event change(const std::string& from, const std::string& to) {
@@ -62,7 +75,7 @@ recipe::Model model_where_it_fits(TrainingMachine& machine, const config::Traini
   std::vector<std::string> devices{machine.own.str()};
   for (const train::Elsewhere& other : machine.others(training.config))
     devices.push_back(other.device);
-  const std::vector<std::string> forms = forms_of(training.config);
+  const std::vector<std::string> forms = forms_of(training, outputs);
   const auto tell = [&](train::Event event) {
     event.step = 0;  // before the first
     if (event.asked) machine.share.grow(machine.own, *event.asked, /*stays=*/false);
@@ -70,11 +83,13 @@ recipe::Model model_where_it_fits(TrainingMachine& machine, const config::Traini
     events.push_back(std::move(event));
   };
   const auto make = [&](const std::string& form) {
-    return recipe::model_of(training, machine.own,
-                            {.outputs = outputs,
-                             .reads_weights = reads_weights,
-                             .quantised = form,
-                             .say = [&](std::string_view line) { view.say(line); }});
+    recipe::Model made = recipe::model_of(training, machine.own,
+                                          {.outputs = outputs,
+                                           .reads_weights = reads_weights,
+                                           .quantised = form,
+                                           .say = [&](std::string_view line) { view.say(line); }});
+    if (form != forms.back()) check_room_to_quantise(machine.own);
+    return made;
   };
   // A card where the run gets no lease is as full.
   const auto may_use = [&](const std::string& device) {
