@@ -25,8 +25,8 @@ namespace headroom::kernels {
 
 using Tensors = std::vector<at::Tensor>;
 
-// All tensors are on one device. A parameter and its gradient have one type, float, bfloat16 or half, and lie
-// densely in memory in the same order.
+// All tensors are on one device. A parameter and its gradient have one type, float, bfloat16 or
+// half, and lie densely in memory in the same order.
 struct StepLists {
   Tensors parameters = {}, gradients = {};
   Tensors steps = {};                      // float numbers: this step is the first one at 1

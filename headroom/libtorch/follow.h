@@ -16,8 +16,8 @@
 //   at::embedding
 // Any other operator uses the weight without the follower. Of those, follow() can report products,
 // convolutions and lookups: matmul with the weight as it is, mm, bmm, einsum, embedding_bag,
-// index_select and the like (the list is in detail/carried_products.cpp). Views other than weight.t() are not
-// followed, so their use goes unseen.
+// index_select and the like (the list is in detail/carried_products.cpp). Views other than
+// weight.t() are not followed, so their use goes unseen.
 //
 // Threads: call follow() while no other thread uses the weight.
 #pragma once

@@ -15,9 +15,9 @@
 // autograd or a view needs it; whole_weights() counts these. What is written into a view of the
 // weight changes that memory alone.
 //
-// keep_in() freezes the weight: no gradient is ever computed for it, also if someone asks for one. A follower (follow.h) works on
-// top of a store. Code that lists the tensors of a module, to count or to move them, uses
-// tensors_of().
+// keep_in() freezes the weight: no gradient is ever computed for it, also if someone asks for one.
+// A follower (follow.h) works on top of a store. Code that lists the tensors of a module, to count
+// or to move them, uses tensors_of().
 //
 // Threads: as for the weight itself. A store is used from forward and backward threads at once, so
 // its product() must not change it.

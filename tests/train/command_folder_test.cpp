@@ -166,6 +166,16 @@ TEST_F(TrainFolder, ASettingThatChangesIsToldAndStaysReadable) {
   EXPECT_THAT(other.err, HasSubstr("with which the run in " + path() + " goes on"));
 }
 
+TEST_F(TrainFolder, WeightsInFewerBitsStaySo) {
+  ASSERT_EQ(train({"model=lora", "quantize=4bit", "steps=2"}).exit_code, 0);
+  for (const char* more : {"quantize=none", "quantize=8bit"}) {
+    const Outcome other = resume({"steps=4", more});
+    EXPECT_EQ(other.exit_code, 64) << other.err;
+    EXPECT_THAT(other.err, HasSubstr("4bit, with which the run in " + path() + " goes on"));
+  }
+  EXPECT_EQ(resume({"steps=4", "quantize=auto"}).exit_code, 0);
+}
+
 // `cd elsewhere; headroom train --config ../r1/config.yaml --resume` began anew in ./r1.
 TEST_F(TrainFolder, TheConfigOfARunMeansItsFolder) {
   const auto in = [&](const std::string& folder, const std::string& words) {

@@ -62,7 +62,7 @@ bool has_checkpoints(const fs::path& out) {
 // Keys of the place, of the record and of the memory plan: they change no result, or only its
 // rounding.
 bool changes_results(const config::Key& key) {
-  static const std::set<std::string> others{"fp16", "bf16"},
+  static const std::set<std::string> others{"fp16", "bf16", "quantize"},
       none{"weights",         "num_workers",    "attention",
            "eval_batch_size", "min_batch_size", "auto_batch_size"};
   if (none.count(key.name) > 0) return false;

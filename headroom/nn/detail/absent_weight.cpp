@@ -29,7 +29,8 @@ class AbsentWeight final : public libtorch::Store {
  private:
   [[noreturn]] static void refuse() {
     throw UsageError(expectation("WithoutMemoryScope", "a weight with memory",
-                                 "one that was built without", "quantise() and then give_memory()"));
+                                 "one that was built without",
+                                 "quantise() and then give_memory()"));
   }
 };
 

@@ -75,7 +75,8 @@ std::vector<std::string> weights_in(const StoredTensors& all) {
   std::vector<std::string> names;
   const auto is_there = [&](const std::string& weight) { return all.count(weight) > 0; };
   for (const auto& [name, tensor] : all)
-    if (const auto weights = described_by(name); std::none_of(weights.begin(), weights.end(), is_there))
+    if (const auto weights = described_by(name);
+        std::none_of(weights.begin(), weights.end(), is_there))
       names.push_back(name);
   return names;
 }
@@ -121,8 +122,8 @@ void StoredWeight::check_numbers(const std::string& name, const Tensor& right) c
   const Tensor its = at::empty_like(right);
   copy_part(map, its);
   if (!at::allclose(its, right, /*rtol=*/0, /*atol=*/1e-6))
-    refuse("the numbers that its codes stand for in " + in_quotes(map.tensor->name), "other numbers",
-           "the checkpoint that it was made from, and quantise that");
+    refuse("the numbers that its codes stand for in " + in_quotes(map.tensor->name),
+           "other numbers", "the checkpoint that it was made from, and quantise that");
 }
 
 void StoredWeight::describe_nf4() {
