@@ -358,12 +358,13 @@ long long count_parameters(const model::ModelConfig& config) {
 }
 
 // The allocator takes 20 MiB for what has 1 to 10 MiB, and 2 MiB for smaller ones: half of each is
-// unused.
+// unused. Small runs have few of the larger kind.
 Bytes reserved_for(const trace::Parts& at_peak) {
   constexpr std::int64_t kSegment = 2 << 20, kUnused = 11 << 20;
   const Bytes standing = at_peak.parameters + at_peak.buffers + at_peak.optimizer,
               moving = at_peak.gradients + at_peak.activations + at_peak.temporaries;
-  const std::int64_t bytes = (at_peak.total() + standing / 25 + moving / 10).count + kUnused;
+  const std::int64_t unused = std::min(kUnused, at_peak.total().count / 4);
+  const std::int64_t bytes = (at_peak.total() + standing / 25 + moving / 10).count + unused;
   return Bytes{(bytes + kSegment - 1) / kSegment * kSegment};
 }
 

@@ -71,8 +71,8 @@ class TooLargeError : public InputError {
 
 // Estimates the bytes that the caching allocator reserves for such a peak: 4 % more for parameters,
 // buffers and optimizer states (unsplit blocks), 10 % more for gradients, activations and
-// temporaries (gaps), and 11 MiB (half of a segment of each kind). Half of the estimates are within
-// 5 % of the dry run's figure; small runs can reserve much more.
+// temporaries (gaps), and 11 MiB (half of a segment of each kind) or a quarter of a small run. Half
+// of the estimates are within 5 % of the dry run's figure; small runs can reserve much more.
 [[nodiscard]] Bytes reserved_for(const trace::Parts& at_peak);
 
 }  // namespace headroom::forecast
