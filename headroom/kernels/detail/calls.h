@@ -11,8 +11,8 @@ namespace headroom::kernels {
 // below calls it. Code that calls an operator of this room by LibTorch's dispatcher calls it first.
 void load_kernels_for(const at::Tensor& tensor);
 
-// Raises the version of each tensor that an operator wrote: autograd, which these operators pass by,
-// does not.
+// Raises the version of each tensor that an operator wrote: autograd, which these operators pass
+// by, does not.
 void count_changes(at::TensorList written);
 
 // Flat numbers, contiguous, of which the first is number `first` of the matrix, a multiple of 64.
