@@ -44,7 +44,7 @@ struct Settings {
 
 // Counters that all processes share.
 struct Counts {
-  std::atomic<long long> rounds{0}, leases{0}, refused{0}, timed_out{0}, errors{0};
+  std::atomic<long long> rounds{0}, leases{0}, refused{0}, timed_out{0}, errors{0}, audits{0};
 };
 
 struct World {
@@ -106,8 +106,9 @@ class Worker {
     gpu::WaitOptions options;
     options.interval = Seconds(0.5);
     if (gang || below(5) == 0) options.timeout = Seconds(gang ? 300 : 2);
+    takes_all_ = below(50) == 0 && !gang;
     Acquired got = acquire(directory_, sampler_, request, options, "stress",
-                           below(50) == 0 && !gang ? Amount::all_usable : Amount::needed);
+                           takes_all_ ? Amount::all_usable : Amount::needed);
     ++(got.lease                      ? world_.counts->leases
        : options.timeout > Seconds(0) ? world_.counts->timed_out
                                       : world_.counts->refused);
@@ -144,7 +145,7 @@ class Worker {
     for (int step = 1; step <= steps; ++step) {
       set_used(lease.claim(), step, steps);
       if (step == 1) die_at(kPointsOfTheCode + 1);
-      hold();
+      takes_all_ ? hold_until_audited() : hold();
     }
     if (below(3) == 0) set_used(lease.claim(), 1, 3);
     hold();
@@ -171,6 +172,14 @@ class Worker {
       std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
 
+  // An audit sees the card full, however rare audits are on this machine.
+  void hold_until_audited() {
+    const long long before = world_.counts->audits;
+    const auto at_most = Clock::now() + std::chrono::seconds(60);
+    while (world_.counts->audits == before && Clock::now() < at_most)
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+
   void set_used(const Claim& claim, int part, int of) {
     for (const Share& share : claim.shares)
       slot_.used[share.card.bytes[5]] = share.reserved.count / of * part;
@@ -181,6 +190,7 @@ class Worker {
   std::minstd_rand random_;
   const Directory directory_;
   gpu::Sampler sampler_;
+  bool takes_all_ = false;  // the lease of this round has all that was usable
 };
 
 // ---- All of them ----
@@ -289,7 +299,7 @@ class Stress {
   void audit() {
     const Directory::Turn turn = directory_.take_turn(Seconds(60));
     const Contents now = turn.contents();
-    ++audits_;
+    ++world_.counts->audits;
     std::set<std::uint32_t> alive;
     for (const Claim& lease : now.leases) alive.insert(number_of(lease.id));
     for (int card = 0; card < world_.settings.cards; ++card) audit_card(card, now, alive);
@@ -324,8 +334,9 @@ class Stress {
         "\"late\":%lld,\"errors\":%lld,\"fullest_bytes\":%lld,\"limit_bytes\":%lld,"
         "\"took_s\":%.1f}\n",
         world_.settings.processes, counts.rounds.load(), world_.settings.cards,
-        counts.leases.load(), counts.refused.load(), counts.timed_out.load(), killed_, audits_,
-        violations_, stale, late_, counts.errors.load(), static_cast<long long>(fullest_),
+        counts.leases.load(), counts.refused.load(), counts.timed_out.load(), killed_,
+        counts.audits.load(), violations_, stale, late_, counts.errors.load(),
+        static_cast<long long>(fullest_),
         static_cast<long long>((world_.cards->total - kMargin).count), took.count());
     return good ? 0 : 1;
   }
@@ -338,7 +349,7 @@ class Stress {
   std::map<pid_t, Process> running_;
   std::vector<Draining> draining_;
   std::set<std::uint32_t> gone_;  // whose holders were collected since the last audit
-  long long killed_ = 0, audits_ = 0, late_ = 0, violations_ = 0;
+  long long killed_ = 0, late_ = 0, violations_ = 0;
   std::int64_t fullest_ = 0;
 
   static std::atomic<std::int64_t>* shared_counters() {
