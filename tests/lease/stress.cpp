@@ -12,10 +12,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <deque>
-#include <filesystem>
 #include <map>
 #include <random>
 #include <set>
@@ -25,175 +22,15 @@
 
 #include "headroom/base/error.h"
 #include "headroom/base/text.h"
-#include "headroom/lease/acquire.h"
-#include "headroom/lease/detail/point.h"
 #include "headroom/lease/ledger.h"
 #include "tests/lease/fixtures/shared_card.h"
+#include "tests/lease/stress_worker.h"
 #include "tests/support/temporary_folder.h"
 
 namespace headroom::lease {
 namespace {
 
 using namespace fixtures;
-
-struct Settings {
-  int processes = 64, rounds = 1000, cards = 1, kill_percent = 20;
-  unsigned seed = 1;
-  bool naive = false;
-};
-
-// Counters that all processes share.
-struct Counts {
-  std::atomic<long long> rounds{0}, leases{0}, refused{0}, timed_out{0}, errors{0}, audits{0};
-};
-
-struct World {
-  Settings settings;
-  Cards* cards = nullptr;
-  Counts* counts = nullptr;
-  std::filesystem::path folder;
-};
-
-// ---- One of the processes ----
-
-int dies_at = -1;  // the point at which this round ends
-
-void die_here(detail::Point point) {
-  if (static_cast<int>(point) == dies_at) ::kill(::getpid(), SIGKILL);
-}
-constexpr int kPointsOfTheCode = 6, kPoints = kPointsOfTheCode + 3;
-void die_at(int point) {
-  if (point == dies_at) ::kill(::getpid(), SIGKILL);
-}
-
-class Worker {
- public:
-  Worker(const World& world, Slot& slot, unsigned seed)
-      : world_(world),
-        slot_(slot),
-        random_(seed),
-        directory_(Directory::at(world.folder)),
-        sampler_(steady(std::make_shared<SharedSource>(*world.cards)), {.keep_sampling = false}) {
-    const ProcessIdentity self = this_process();
-    slot_.start_ticks = self.start_ticks;
-    slot_.pid = self.pid;
-    detail::at_point = &die_here;
-  }
-
-  void round() {
-    dies_at = below(100) < world_.settings.kill_percent ? below(kPoints) : -1;
-    ++world_.counts->rounds;
-    try {
-      auto lease = world_.settings.naive ? naive() : honest();
-      if (lease) use(*std::move(lease));
-      // A point that was not reached, because there was no lease: anywhere else will do.
-      if (dies_at >= 0) ::kill(::getpid(), SIGKILL);
-    } catch (const BusyError&) {
-      ++world_.counts->refused;
-    } catch (const Error& error) {
-      std::fprintf(stderr, "lease_stress: %s\n", error.what());
-      ++world_.counts->errors;
-    }
-  }
-
- private:
-  int below(int limit) { return static_cast<int>(random_() % static_cast<unsigned>(limit)); }
-
-  std::optional<Lease> honest() {
-    const bool gang = world_.settings.cards > 1;
-    gpu::DeviceRequest request{.need = Bytes{(64LL + below(4000)) << 20}};
-    if (gang) request.count = 1 + below(world_.settings.cards);
-    gpu::WaitOptions options;
-    options.interval = Seconds(0.5);
-    if (gang || below(5) == 0) options.timeout = Seconds(gang ? 300 : 2);
-    takes_all_ = below(50) == 0 && !gang;
-    Acquired got = acquire(directory_, sampler_, request, options, "stress",
-                           takes_all_ ? Amount::all_usable : Amount::needed);
-    ++(got.lease                      ? world_.counts->leases
-       : options.timeout > Seconds(0) ? world_.counts->timed_out
-                                      : world_.counts->refused);
-    return std::move(got.lease);
-  }
-
-  // The wrong rule: the smaller of free and unreserved memory.
-  std::optional<Lease> naive() {
-    const Bytes need{(64LL + below(4000)) << 20};
-    const Directory::Turn turn = directory_.take_turn();
-    const Contents now = turn.contents();
-    Bytes unreserved = world_.cards->total - kMargin;
-    for (const Claim& lease : now.leases) unreserved -= reserved_on(lease, uuid_of(0));
-    const Bytes free = world_.cards->total - kMargin - world_.cards->used(0);
-    if (std::min(unreserved, free) < need) return {};
-    ++world_.counts->leases;
-    Claim claim;
-    claim.shares = {{uuid_of(0), need}};
-    return turn.make_lease(std::move(claim), now);
-  }
-
-  // Takes the memory in steps, gives a part of it back, all of it, and at last the lease.
-  void use(Lease lease) {
-    slot_.lease = number_of(lease.claim().id);
-    die_at(kPointsOfTheCode);
-    const bool with_child = below(20) == 0;
-    slot_.has_child = with_child;
-    const pid_t child = with_child ? ::fork() : -1;
-    if (child == 0) {
-      ::usleep(static_cast<useconds_t>(below(5000)));
-      ::_exit(0);
-    }
-    const int steps = 1 + below(3);
-    for (int step = 1; step <= steps; ++step) {
-      set_used(lease.claim(), step, steps);
-      if (step == 1) die_at(kPointsOfTheCode + 1);
-      takes_all_ ? hold_until_audited() : hold();
-    }
-    if (below(3) == 0) set_used(lease.claim(), 1, 3);
-    hold();
-    if (below(3) != 0) set_used(lease.claim(), 0, 1);
-    die_at(kPointsOfTheCode + 2);
-    // Some let the lease go while the memory is still in use, as a driver does that drains.
-    { const Lease over = std::move(lease); }
-    slot_.lease = 0;
-    for (auto& used : slot_.used) used = 0;
-    if (child > 0) ::waitpid(child, nullptr, 0);
-  }
-
-  // Until the others had some rounds meanwhile, so that the card gets full however fast the machine
-  // is; where all of them wait for each other, not for ever. The naive rule asks no card, and its
-  // rounds are soon over.
-  void hold() {
-    if (world_.settings.naive) {
-      std::this_thread::sleep_for(std::chrono::microseconds(below(30'000)));
-      return;
-    }
-    const long long until = world_.counts->rounds + below(16);
-    const auto at_most = Clock::now() + std::chrono::milliseconds(20);
-    while (world_.counts->rounds < until && Clock::now() < at_most)
-      std::this_thread::sleep_for(std::chrono::microseconds(200));
-  }
-
-  // An audit sees the card full, however rare audits are on this machine.
-  void hold_until_audited() {
-    const long long before = world_.counts->audits;
-    const auto at_most = Clock::now() + std::chrono::seconds(60);
-    while (world_.counts->audits == before && Clock::now() < at_most)
-      std::this_thread::sleep_for(std::chrono::microseconds(200));
-  }
-
-  void set_used(const Claim& claim, int part, int of) {
-    for (const Share& share : claim.shares)
-      slot_.used[share.card.bytes[5]] = share.reserved.count / of * part;
-  }
-
-  const World& world_;
-  Slot& slot_;
-  std::minstd_rand random_;
-  const Directory directory_;
-  gpu::Sampler sampler_;
-  bool takes_all_ = false;  // the lease of this round has all that was usable
-};
-
-// ---- All of them ----
 
 class Stress {
  public:
@@ -299,7 +136,7 @@ class Stress {
   void audit() {
     const Directory::Turn turn = directory_.take_turn(Seconds(60));
     const Contents now = turn.contents();
-    ++world_.counts->audits;
+    ++audits_;
     std::set<std::uint32_t> alive;
     for (const Claim& lease : now.leases) alive.insert(number_of(lease.id));
     for (int card = 0; card < world_.settings.cards; ++card) audit_card(card, now, alive);
@@ -334,9 +171,8 @@ class Stress {
         "\"late\":%lld,\"errors\":%lld,\"fullest_bytes\":%lld,\"limit_bytes\":%lld,"
         "\"took_s\":%.1f}\n",
         world_.settings.processes, counts.rounds.load(), world_.settings.cards,
-        counts.leases.load(), counts.refused.load(), counts.timed_out.load(), killed_,
-        counts.audits.load(), violations_, stale, late_, counts.errors.load(),
-        static_cast<long long>(fullest_),
+        counts.leases.load(), counts.refused.load(), counts.timed_out.load(), killed_, audits_,
+        violations_, stale, late_, counts.errors.load(), static_cast<long long>(fullest_),
         static_cast<long long>((world_.cards->total - kMargin).count), took.count());
     return good ? 0 : 1;
   }
@@ -349,7 +185,7 @@ class Stress {
   std::map<pid_t, Process> running_;
   std::vector<Draining> draining_;
   std::set<std::uint32_t> gone_;  // whose holders were collected since the last audit
-  long long killed_ = 0, late_ = 0, violations_ = 0;
+  long long killed_ = 0, audits_ = 0, late_ = 0, violations_ = 0;
   std::int64_t fullest_ = 0;
 
   static std::atomic<std::int64_t>* shared_counters() {
