@@ -1,4 +1,5 @@
-// The loops with AVX2, whose gathers look codes up. Compiled with -mavx2.
+// The loops with AVX2. Codes are computed (Pieces in codes.h): some processors gather slowly.
+// Compiled with -mavx2.
 #include <immintrin.h>
 
 #include <cstdint>
