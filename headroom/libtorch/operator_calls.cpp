@@ -169,4 +169,10 @@ CallScope::~CallScope() {
   guards_->observers->have_ended = true;
 }
 
+struct UnseenScope::Guard {
+  const c10::impl::ExcludeDispatchKeyGuard keys{kBoth};
+};
+UnseenScope::UnseenScope() : guard_(std::make_unique<Guard>()) {}
+UnseenScope::~UnseenScope() = default;
+
 }  // namespace headroom::libtorch

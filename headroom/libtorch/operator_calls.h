@@ -86,4 +86,18 @@ class CallScope {
   std::unique_ptr<Guards> guards_;
 };
 
+// Calls inside are seen by no observer: for code between two operators of the watched code, such as
+// a hook, whose tensors are its own.
+class UnseenScope {
+ public:
+  UnseenScope();
+  ~UnseenScope();
+  UnseenScope(const UnseenScope&) = delete;
+  UnseenScope& operator=(const UnseenScope&) = delete;
+
+ private:
+  struct Guard;
+  std::unique_ptr<Guard> guard_;
+};
+
 }  // namespace headroom::libtorch

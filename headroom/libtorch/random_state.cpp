@@ -34,8 +34,8 @@ bool has_context(const at::AcceleratorHooksInterface& hooks, c10::DeviceIndex in
 
 }  // namespace
 
-RandomState::RandomState(const std::vector<c10::Device>& devices) {
-  take(at::detail::getDefaultCPUGenerator());
+RandomState::RandomState(const std::vector<c10::Device>& devices, bool with_cpu) {
+  if (with_cpu) take(at::detail::getDefaultCPUGenerator());
   for (const c10::Device device : devices)
     if (!device.is_cpu() && !device.is_meta()) take(at::globalContext().defaultGenerator(device));
 }

@@ -22,7 +22,7 @@ class RandomState {
  public:
   // The present state of the CPU's generator and of these devices'. Devices without an own
   // generator (meta) and repeated ones may be among them.
-  explicit RandomState(const std::vector<c10::Device>& devices);
+  explicit RandomState(const std::vector<c10::Device>& devices, bool with_cpu = true);
 
   // Adds a generator in its present state; false if it was there.
   bool take(const at::Generator& generator);

@@ -19,6 +19,7 @@
 
 #include "headroom/base/error.h"
 #include "headroom/libtorch/failure.h"
+#include "headroom/libtorch/streams.h"
 #include "headroom/nn/detail/block_file.h"
 #include "headroom/nn/detail/saved_storage.h"
 
@@ -26,7 +27,8 @@ namespace headroom::nn {
 namespace {
 
 using at::Tensor;
-using detail::current_stream;
+using libtorch::current_stream;
+using libtorch::order;
 
 bool can_move(const Tensor& tensor) {
   return !tensor.is_cpu() && detail::has_plain_storage(tensor);
@@ -34,13 +36,6 @@ bool can_move(const Tensor& tensor) {
 
 std::span<char> data_of(const Tensor& bytes) {
   return {static_cast<char*>(bytes.data_ptr()), static_cast<std::size_t>(bytes.numel())};
-}
-
-// Makes the later work on `later` wait for the work given to `earlier` so far.
-void order(const c10::Stream& earlier, const c10::Stream& later) {
-  c10::Event event(earlier.device_type());
-  event.record(earlier);
-  event.block(later);
 }
 
 // The allocator does not give the memory out again before the present work of `stream` on it is

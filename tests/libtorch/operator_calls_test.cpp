@@ -51,6 +51,20 @@ TEST(OperatorCalls, CanBeOnlyThoseThatWrite) {
   EXPECT_THAT(names.all, ElementsAre("aten::mul_", "aten::add"));
 }
 
+TEST(OperatorCalls, InAnUnseenScopeAreNotSeen) {
+  const Tensor x = torch::ones({2, 2});
+  Names names;
+  for (const auto which : {CallScope::Of::all, CallScope::Of::writing}) {
+    const CallScope scope(names, which);
+    {
+      const UnseenScope unseen;
+      x.mul_(2);
+    }
+    x.add_(1);
+  }
+  EXPECT_THAT(names.all, ElementsAre("aten::add_", "aten::add_"));
+}
+
 TEST(OperatorCalls, AreSeenInABackwardPass) {
   const Tensor x = torch::ones({2}, torch::requires_grad());
   Names names;

@@ -1,7 +1,6 @@
 #include "headroom/nn/detail/saved_storage.h"
 
 #include <ATen/ATen.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/autograd/saved_variable.h>
 
 namespace headroom::nn::detail {
@@ -44,10 +43,6 @@ std::set<const c10::StorageImpl*> storages_of(const std::vector<Tensor>& tensors
   for (const Tensor& tensor : tensors)
     if (tensor.defined() && tensor.has_storage()) storages.insert(storage_of(tensor));
   return storages;
-}
-
-c10::Stream current_stream(c10::Device device) {
-  return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
 }
 
 }  // namespace headroom::nn::detail

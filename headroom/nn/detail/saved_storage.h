@@ -3,7 +3,6 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <c10/core/Stream.h>
 
 #include <cstdint>
 #include <set>
@@ -56,7 +55,5 @@ class Content {
 
 [[nodiscard]] const c10::StorageImpl* storage_of(const at::Tensor& tensor);
 [[nodiscard]] std::set<const c10::StorageImpl*> storages_of(const std::vector<at::Tensor>& tensors);
-
-[[nodiscard]] c10::Stream current_stream(c10::Device device);
 
 }  // namespace headroom::nn::detail
