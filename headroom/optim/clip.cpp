@@ -56,6 +56,13 @@ Tensors gradients_of(const Tensors& parameters) {
 
 }  // namespace
 
+void clip_to_norm(const std::vector<Tensor>& parameters, double max_norm, const Tensor& norm,
+                  const ClipOptions& options) {
+  const at::NoGradGuard no_grad;
+  const Tensors gradients = gradients_of(parameters);
+  if (!gradients.empty()) scale(gradients, max_norm, norm, options.foreach);
+}
+
 Tensor clip_gradients(const std::vector<Tensor>& parameters, double max_norm,
                       const ClipOptions& options) {
   if (!(max_norm >= 0) || std::isnan(options.order))

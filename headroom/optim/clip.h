@@ -29,9 +29,12 @@ struct ClipOptions {
 at::Tensor clip_gradients(const std::vector<at::Tensor>& parameters, double max_norm,
                           const ClipOptions& options = {});
 
-// The same norm, without clipping.
+// The same norm, without clipping; and the clipping alone, where `norm` is that of gradients among
+// which these are, such as those of a model on several devices.
 [[nodiscard]] at::Tensor gradient_norm(const std::vector<at::Tensor>& parameters,
                                        const ClipOptions& options = {});
+void clip_to_norm(const std::vector<at::Tensor>& parameters, double max_norm,
+                  const at::Tensor& norm, const ClipOptions& options = {});
 
 // Limits each element to [-limit, limit]. Throws UsageError unless the limit is above 0.
 void clip_gradients_by_value(const std::vector<at::Tensor>& parameters, double limit,

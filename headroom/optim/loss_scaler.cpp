@@ -108,6 +108,10 @@ void LossScaler::reserve(const Optimizer& optimizer) {
   reserved_[&optimizer] = std::move(reserved);
 }
 
+Tensor LossScaler::not_finite(const Optimizer& optimizer) const {
+  return progress_.at(&optimizer).not_finite.at(0);
+}
+
 void LossScaler::commit(Optimizer& optimizer) {
   check_ready("commit");
   if (!optimizer.takes_scale() || !reserved_.contains(&optimizer))

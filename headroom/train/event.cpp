@@ -68,7 +68,7 @@ std::string to_string(const Event& event) {
     if (bytes) words += ", " + to_string(*bytes) + " " + what;
   };
   if (event.kind == Event::Kind::oom) {
-    words += "out of memory";
+    words += "out of memory" + (event.device.empty() ? "" : " on " + event.device);
     add(event.asked, "asked");
     add(event.free, "free");
     add(event.cached, "cached");
@@ -94,6 +94,7 @@ Json to_json(const Event& event) {
   return {{"step", event.step},
           {"kind", to_string(event.kind)},
           {"spurious", event.spurious},
+          {"device", event.device.empty() ? Json() : Json(event.device)},
           {"asked_bytes", or_null(event.asked)},
           {"free_bytes", or_null(event.free)},
           {"cached_bytes", or_null(event.cached)},

@@ -31,6 +31,7 @@ struct Event {
   std::int64_t step = 0;  // the one that runs, from 1
   bool spurious = false;  // of an oom: the same plan succeeded when it was run again
   std::optional<Bytes> asked, free, cached, neighbours;
+  std::string device = {};  // of the rank that failed, if there are several
   Plan from, to;
   // The error of a plan that failed for a reason other than memory; for `unpriced`, the reason.
   std::string why = {};

@@ -20,7 +20,9 @@ double Committed::gradient_norm() const {
 
 Step::Step(torch::nn::Module& module, optim::Optimizer& optimizer, Objective objective,
            const StepOptions& options)
-    : state_(std::make_unique<State>(module, optimizer, std::move(objective), options)) {}
+    : Step(Team{{{module, optimizer, std::move(objective)}}}, options) {}
+Step::Step(Team team, const StepOptions& options)
+    : state_(std::make_unique<State>(std::move(team), options)) {}
 Step::~Step() = default;
 
 void Step::prepare(const Tensors& batch) {
@@ -62,26 +64,32 @@ const Failure* Step::last_failure() const {
   return state_->last_failure ? &*state_->last_failure : nullptr;
 }
 std::int64_t Step::steps() const {
-  return state_->transaction.commits();
+  return state_->ranks.first().commits();
 }
 void Step::set_steps(std::int64_t steps) {
-  state_->transaction.set_commits(steps);
+  state_->ranks.set_commits(steps);
 }
 c10::Device Step::device() const {
-  return state_->transaction.device();
+  return state_->ranks.first().device();
+}
+std::vector<c10::Device> Step::devices() const {
+  std::vector<c10::Device> devices;
+  for (std::size_t rank = 0; rank < state_->ranks.size(); ++rank)
+    devices.push_back(state_->ranks[rank].device());
+  return devices;
 }
 optim::LossScaler* Step::scaler() {
-  auto& scaler = state_->transaction.scaler();
+  auto& scaler = state_->ranks.first().scaler();
   return scaler ? &*scaler : nullptr;
 }
 torch::nn::Module& Step::module() {
-  return state_->transaction.module();
+  return state_->ranks.first().module();
 }
 const Objective& Step::objective() const {
-  return state_->transaction.objective();
+  return state_->ranks.first().objective();
 }
 optim::Optimizer& Step::optimizer() {
-  return state_->transaction.optimizer();
+  return state_->ranks.first().optimizer();
 }
 
 }  // namespace headroom::train

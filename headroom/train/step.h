@@ -36,6 +36,9 @@
 // Optimizers that cannot commit without memory (loop, foreach) are protected by copies in host
 // memory, which are slow: prefer the fused forms.
 //
+// Replicas of a model train on several cards (team.h): they divide the rows of a batch, and add up
+// their gradients. The promise is the same: all of them commit a step, or all of them undo it.
+//
 // Threads: one step, one thread at a time, and one step at a time on a thread; run() checks it.
 #pragma once
 
@@ -56,6 +59,7 @@
 #include "headroom/train/plan.h"
 #include "headroom/train/prices.h"
 #include "headroom/train/step_options.h"
+#include "headroom/train/team.h"
 
 namespace torch::nn {
 class Module;
@@ -91,6 +95,9 @@ class Step {
   // device.
   Step(torch::nn::Module& module, optim::Optimizer& optimizer, Objective objective,
        const StepOptions& options = {});
+  // Throws UsageError also if two ranks have one device, or an optimizer needs memory to commit
+  // (the forms loop and foreach).
+  explicit Step(Team team, const StepOptions& options = {});
   // Does not compile: an optimizer of torch::optim cannot be put back, and from_torch takes it
   // over.
   template <std::derived_from<torch::optim::Optimizer> Theirs>
@@ -137,10 +144,11 @@ class Step {
   // The last attempt that ran out of memory; null if none did.
   [[nodiscard]] const Failure* last_failure() const;
 
-  [[nodiscard]] std::int64_t steps() const;   // committed
-  void set_steps(std::int64_t steps);         // of a run that goes on
-  [[nodiscard]] c10::Device device() const;   // where the model is
-  [[nodiscard]] optim::LossScaler* scaler();  // null without scaling
+  [[nodiscard]] std::int64_t steps() const;                // committed
+  void set_steps(std::int64_t steps);                      // of a run that goes on
+  [[nodiscard]] c10::Device device() const;                // where the model is; of rank 0
+  [[nodiscard]] std::vector<c10::Device> devices() const;  // of all ranks
+  [[nodiscard]] optim::LossScaler* scaler();               // null without scaling
   [[nodiscard]] torch::nn::Module& module();
   [[nodiscard]] const Objective& objective() const;
   [[nodiscard]] optim::Optimizer& optimizer();

@@ -34,7 +34,7 @@ Net net(std::optional<double> momentum = 0.1) {
 // One step in parts of these sizes.
 void step(Net& of, const Tensor& rows, const std::vector<std::int64_t>& sizes) {
   Buffers buffers({&of});
-  buffers.begin(static_cast<std::int64_t>(sizes.size()));
+  buffers.begin(sizes.size() > 1);
   const libtorch::CallScope scope(buffers, libtorch::CallScope::Of::writing);
   for (const Tensor& part : rows.split_with_sizes(sizes)) of.forward(part);
   buffers.finish();
@@ -103,7 +103,7 @@ TEST(Buffers, AreAsBeforeAfterAFailure) {
   const auto before = state();
   Buffers buffers({&parts});
   for (const std::int64_t count : {1, 2}) {
-    buffers.begin(count);
+    buffers.begin(count > 1);
     const libtorch::CallScope scope(buffers, libtorch::CallScope::Of::writing);
     static_cast<void>(parts.forward(rows));
     buffers.restore();
@@ -125,7 +125,7 @@ TEST(Buffers, TakeNoMemoryOfTheCardAfterTheyWereMade) {
   const std::uint64_t plain = requests([&] { static_cast<void>(of.forward(rows)); });
   Buffers buffers({&of});
   EXPECT_EQ(requests([&] {
-              buffers.begin(2);
+              buffers.begin(true);
               const libtorch::CallScope scope(buffers, libtorch::CallScope::Of::writing);
               static_cast<void>(of.forward(rows));
               buffers.finish();

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "headroom/base/error.h"
+#include "headroom/base/first_failure.h"
 #include "headroom/nn/checkpoint.h"
 
 namespace headroom::train::detail {
@@ -27,6 +28,11 @@ bool is_one_place(const Tensor& one, const Tensor& other) {
          one.sizes() == other.sizes();
 }
 
+// Tensors of inference mode have none.
+std::int64_t version_of(const Tensor& tensor) {
+  return tensor.is_inference() ? 0 : static_cast<std::int64_t>(tensor._version());
+}
+
 }  // namespace
 
 // The running statistics of one batch norm, and the pooled ones of this step's parts.
@@ -39,7 +45,8 @@ struct Buffers::Norm {
   double momentum = 0;                 // of the first call
 };
 
-Buffers::Buffers(const std::vector<torch::nn::Module*>& modules) {
+Buffers::Buffers(const std::vector<torch::nn::Module*>& modules, parallel::Group replicas)
+    : replicas_(std::move(replicas)) {
   for (const torch::nn::Module* module : modules) add(*module);
 }
 
@@ -58,7 +65,7 @@ void Buffers::add(const torch::nn::Module& module) {
                                        "in one place of memory",
                                    "buffer.contiguous()"));
     places.emplace(named.key(), buffers_.size());
-    buffers_.push_back({buffer.variable_data(), at::empty_like(buffer)});
+    buffers_.push_back({buffer, buffer.variable_data(), at::empty_like(buffer)});
   }
   for (const auto& [name, place] : places) {
     constexpr std::string_view ending = "running_mean";
@@ -71,6 +78,8 @@ void Buffers::add(const torch::nn::Module& module) {
     norm->variance = variance->second;
     if (const auto batches = places.find(stem + "num_batches_tracked"); batches != places.end())
       norm->batches = batches->second;
+    for (const auto at : {norm->mean, norm->variance, norm->batches.value_or(norm->mean)})
+      buffers_[at].is_statistic = true;
     for (Tensor* kept : {&norm->pooled_mean, &norm->pooled_squares, &norm->difference})
       *kept = at::empty_like(buffers_[place].value);
     norms_.push_back(std::move(norm));
@@ -79,10 +88,13 @@ void Buffers::add(const torch::nn::Module& module) {
 
 Buffers::~Buffers() = default;
 
-void Buffers::begin(std::int64_t parts) {
+void Buffers::begin(bool pools) {
   const at::NoGradGuard no_grad;
-  for (Buffer& buffer : buffers_) buffer.before.copy_(buffer.value);
-  pools_ = parts > 1;
+  for (Buffer& buffer : buffers_) {
+    buffer.before.copy_(buffer.value);
+    buffer.version = version_of(buffer.own);
+  }
+  pools_ = pools;
   for (const auto& norm : norms_) {
     norm->elements = 0;
     if (!pools_) continue;
@@ -141,6 +153,53 @@ void Buffers::pool(Norm& norm, std::int64_t elements, double momentum) {
   // A layer may be called in another mode before the step ends.
   mean.copy_(buffers_[norm.mean].before);
   variance.copy_(buffers_[norm.variance].before);
+}
+
+// ---- With other replicas ----
+
+// They tell each other how many elements each has seen, with which momentum (the first one always
+// has rows), and which other buffers replica `last` has changed.
+void Buffers::add_up(bool ok, int last) {
+  if (replicas_.size() == 1) return;
+  const int me = replicas_.rank();
+  std::vector<double> numbers;
+  for (const auto& norm : norms_) {
+    numbers.push_back(ok ? norm->elements : 0);
+    numbers.push_back(ok && me == 0 ? norm->momentum : 0);
+  }
+  for (const Buffer& one : buffers_)
+    numbers.push_back(ok && me == last && !one.is_statistic && has_changed(one) ? 1 : 0);
+  numbers = replicas_.sum(std::move(numbers));
+  auto next = numbers.begin();
+  FirstFailure failure;  // the others wait for each of these sums
+  for (const auto& norm : norms_) {
+    const double all = *next++;
+    if (!ok) norm->elements = 0;
+    norm->momentum = *next++;
+    if (all > 0) failure.always([&] { add_up(*norm, all); });
+  }
+  for (const Buffer& one : buffers_)
+    if (*next++ > 0) failure.always([&] { replicas_.broadcast(one.value, last); });
+  failure.rethrow();
+}
+
+bool Buffers::has_changed(const Buffer& one) {
+  return version_of(one.own) != one.version;
+}
+
+void Buffers::add_up(Norm& norm, double all) {
+  const at::NoGradGuard no_grad;
+  const double mine = norm.elements;
+  Tensor &mean = norm.pooled_mean, &squares = norm.pooled_squares, &mean_of_all = norm.difference;
+  mean_of_all.copy_(mean).mul_(mine);
+  replicas_.sum(mean_of_all);
+  mean_of_all.div_(all);
+  mean.sub_(mean_of_all);
+  squares.addcmul_(mean, mean, mine);
+  if (mine == 0) squares.zero_();
+  replicas_.sum(squares);
+  mean.copy_(mean_of_all);
+  norm.elements = all;
 }
 
 void Buffers::finish() {

@@ -39,21 +39,21 @@ double elements_of_row(const Tensors& batch) {
 
 }  // namespace
 
-Step::State::State(torch::nn::Module& module, optim::Optimizer& optimizer, Objective objective,
-                   const StepOptions& given)
-    : transaction(module, optimizer, std::move(objective), given),
+Step::State::State(Team team, const StepOptions& given)
+    : ranks(std::move(team), given),
       plan(given.plan),
       options_(given),
       ladder_(given.ladder),
       wish_(given.plan) {
   LadderOptions able = given.ladder;
-  std::erase_if(able.techniques, [&](const std::string& name) { return !transaction.can(name); });
-  able.allocator = able.allocator && !transaction.device().is_cpu();
-  if (given.ladder.elsewhere)
+  std::erase_if(able.techniques, [&](const std::string& name) { return !ranks.can(name); });
+  able.allocator = able.allocator && !is_on_cpu();
+  if (ranks.size() > 1) able.elsewhere = nullptr;
+  if (able.elsewhere)
     able.elsewhere = [this] {
       std::vector<Elsewhere> others = options_.ladder.elsewhere();
       std::erase_if(others,
-                    [&](const auto& one) { return one.device == transaction.device().str(); });
+                    [&](const auto& one) { return one.device == ranks.first().device().str(); });
       return others;
     };
   ladder_ = Ladder(able);
@@ -64,7 +64,7 @@ Step::State::State(torch::nn::Module& module, optim::Optimizer& optimizer, Objec
 void Step::State::prepare(const Tensors& batch) {
   if (is_prepared_) return;
   static_cast<void>(detail::rows_in(batch));
-  transaction.check_place();
+  ranks.check_place();
   is_prepared_ = true;
   priced_elements_ = elements_of_row(batch);
   price(batch);
@@ -81,12 +81,13 @@ void Step::State::price(const Tensors& batch) {
     why_unpriced = "pricing is switched off";
     return;
   }
-  if (transaction.device().is_cpu()) {
+  if (is_on_cpu()) {
     why_unpriced = "a CPU has no memory of its own";
     return;
   }
   try {
-    prices.emplace(detail::priced(transaction, batch, plan, ladder_.options()));
+    const Tensors of_a_rank = detail::some_rows(batch, {0, rows_of_rank(detail::rows_in(batch))});
+    prices.emplace(detail::priced(ranks.first(), of_a_rank, plan, ladder_.options()));
     why_unpriced.clear();
   } catch (const UnavailableError& error) {
     why_unpriced = error.what();
@@ -99,13 +100,37 @@ void Step::State::price(const Tensors& batch) {
 
 // ---- Memory now ----
 
-Work Step::State::work_of(const Tensors& batch) const {
-  return {.rows = detail::rows_in(batch), .scale = elements_of_row(batch) / priced_elements_};
+// Of the rank with the most rows.
+std::int64_t Step::State::rows_of_rank(std::int64_t rows) const {
+  return (rows + ranks.replicas() - 1) / ranks.replicas();
 }
 
-std::optional<memory::GpuMemoryStats> Step::State::memory_now() const {
-  if (transaction.device().is_cpu()) return {};
-  return memory::get_gpu_memory_stats(transaction.device());
+Work Step::State::work_of(const Tensors& batch) const {
+  return {.rows = rows_of_rank(detail::rows_in(batch)),
+          .scale = elements_of_row(batch) / priced_elements_};
+}
+
+std::optional<memory::GpuMemoryStats> Step::State::memory_now(std::size_t rank) const {
+  const c10::Device device = ranks[rank].device();
+  if (device.is_cpu()) return {};
+  return memory::get_gpu_memory_stats(device);
+}
+
+// Replicas need the same: the card that has the least decides.
+std::optional<Bytes> Step::State::usable() const {
+  std::optional<Bytes> least;
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank)
+    if (const auto card = card_of(memory_now(rank)); card && (!least || *card < *least))
+      least = card;
+  return least;
+}
+
+// Requests that the allocators served only after they emptied their caches.
+std::optional<std::int64_t> Step::State::retries() const {
+  std::optional<std::int64_t> all;
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank)
+    if (const auto now = memory_now(rank)) all = all.value_or(0) + now->retries;
+  return all;
 }
 
 // With a limit from outside, the allocator's own is only what that limit has granted so far.
@@ -118,12 +143,17 @@ std::optional<Bytes> Step::State::card_of(const std::optional<memory::GpuMemoryS
 
 bool Step::State::reserve(const Work& work) const {
   const auto needed = options_.reserve && prices ? prices->needed(plan, work) : std::nullopt;
-  const c10::Device device = plan.device.empty() ? transaction.device() : c10::Device(plan.device);
-  return !needed || device.is_cpu() || options_.reserve(device, *needed);
+  bool all = true;
+  for (std::size_t rank = 0; needed && rank < ranks.size(); ++rank) {
+    const c10::Device device =
+        plan.device.empty() ? ranks[rank].device() : c10::Device(plan.device);
+    if (!device.is_cpu()) all = options_.reserve(device, *needed) && all;
+  }
+  return all;
 }
 
 Failure Step::State::failure_of(const oom::Judgement& judgement, const Work& work) const {
-  const auto now = memory_now();
+  const auto now = memory_now(ranks.failed());
   auto free = judgement.free;
   if (free && now && now->limit)
     free = std::min(*free, std::max(Bytes{}, *now->limit - now->reserved));
@@ -132,18 +162,19 @@ Failure Step::State::failure_of(const oom::Judgement& judgement, const Work& wor
           .asked = judgement.asked,
           .free = free,
           .cached = judgement.cached,
-          .card = card_of(now)};
+          .card = usable()};
 }
 
 Event Step::State::event_of(const Failure& failure) const {
   Event event{.kind = Event::Kind::oom,
-              .step = transaction.commits() + 1,
+              .step = step(),
               .asked = failure.asked,
               .free = failure.free,
               .cached = failure.cached,
               .from = plan,
               .to = plan};
-  const auto now = memory_now();
+  if (ranks.size() > 1) event.device = ranks[ranks.failed()].device().str();
+  const auto now = memory_now(ranks.failed());
   if (now && now->free && now->total) event.neighbours = *now->total - *now->free - now->reserved;
   return event;
 }
@@ -157,11 +188,7 @@ void Step::State::tell(std::vector<Event>& events, Event event) const {
 
 void Step::State::take(const Ladder::Move& move, std::vector<Event>& events,
                        const std::string& why) {
-  tell(events, {.kind = move.kind,
-                .step = transaction.commits() + 1,
-                .from = plan,
-                .to = move.plan,
-                .why = why});
+  tell(events, {.kind = move.kind, .step = step(), .from = plan, .to = move.plan, .why = why});
   plan = move.plan;
 }
 
@@ -176,7 +203,7 @@ bool Step::State::has_run(const Work& work) const {
 
 // The fastest that fits now; where that is not known, the wish.
 Plan Step::State::plan_after_wait(const Work& work) const {
-  const auto card = card_of(memory_now());
+  const auto card = usable();
   return card ? ladder_.fastest(options_.plan, work, *card).value_or(plan) : options_.plan;
 }
 
@@ -186,8 +213,9 @@ Ladder::Move Step::State::after_out_of_memory(const oom::Judgement& judgement, c
   Failure& failure = last_failure.emplace(failure_of(judgement, work));
   failure.otherwise = failed.otherwise;
   tell(events, event_of(failure));
-  if (!transaction.device().is_cpu()) memory::memory_of(transaction.device()).empty_cache();
-  failure.card = card_of(memory_now());  // a neighbour may have taken the cache's memory
+  if (const c10::Device device = ranks[ranks.failed()].device(); !device.is_cpu())
+    memory::memory_of(device).empty_cache();
+  failure.card = usable();  // a neighbour may have taken the cache's memory
   adaptation_->failed(plan, work);
   if (const auto move = ladder_.next(failure)) return *move;
   if (!options_.wait_for_memory || !options_.wait_for_memory(failure))
@@ -211,8 +239,8 @@ Ladder::Move Step::State::after_other_failure(const std::exception_ptr& failure,
 void Step::State::try_until_committed(const Tensors& batch, const Work& work, Committed& done) {
   Failed failed;
   for (;; ++done.attempts) {
-    plan = keeping_what_lasts(plan, transaction.lasting());
-    const std::exception_ptr failure = transaction.try_once(batch, plan);
+    plan = keeping_what_lasts(plan, ranks.lasting());
+    const std::exception_ptr failure = ranks.try_once(batch, plan);
     if (!failure) break;
     const oom::Judgement judgement = libtorch::judge(failure);
     if (!oom::is_out_of_memory(judgement)) {
@@ -243,45 +271,44 @@ std::optional<Ladder::Move> Step::State::change_before(const Work& work,
 
 Plan Step::State::first_plan(std::int64_t rows, std::optional<Bytes> card) const {
   if (!options_.adapts || !card || plan != options_.plan) return plan;
-  return adaptation_->first({.rows = rows}, *card);
+  return adaptation_->first({.rows = rows_of_rank(rows)}, *card);
 }
 
 std::optional<PricedPlan> Step::State::least_plan(std::int64_t rows,
                                                   std::optional<std::int64_t> least) const {
   LadderOptions options = ladder_.options();
   if (least) options.min_micro_batch = *least;
-  return Ladder(options, prices ? &*prices : nullptr).least(options_.plan, {.rows = rows});
+  return Ladder(options, prices ? &*prices : nullptr)
+      .least(options_.plan, {.rows = rows_of_rank(rows)});
 }
 
 std::optional<Event> Step::State::shrink(std::int64_t rows) {
-  const Plan smaller = detail::smaller_parts(ladder_, plan, {.rows = rows});
+  const Plan smaller = detail::smaller_parts(ladder_, plan, {.rows = rows_of_rank(rows)});
   if (!options_.adapts || smaller == plan) return {};
-  const Event event{
-      .kind = Event::Kind::shrink, .step = transaction.commits(), .from = plan, .to = smaller};
+  const Event event{.kind = Event::Kind::shrink, .step = step() - 1, .from = plan, .to = smaller};
   plan = smaller;
   return event;
 }
 
 void Step::State::set_plan(const Plan& given) {
-  detail::check(given, transaction.objective());
-  plan = wish_ = keeping_what_lasts(given, transaction.lasting());
+  detail::check(given, ranks.first().objective());
+  plan = wish_ = keeping_what_lasts(given, ranks.lasting());
 }
 
 Committed Step::State::run(const Tensors& batch) {
   prepare(batch);
-  transaction.check_place();
+  ranks.check_place();
   const Work work = work_of(batch);
   Committed done;
-  if (options_.prices && !prices && !transaction.device().is_cpu() &&
-      !std::exchange(told_unpriced_, true))
+  if (options_.prices && !prices && !is_on_cpu() && !std::exchange(told_unpriced_, true))
     tell(done.events, {.kind = Event::Kind::unpriced,
-                       .step = transaction.commits() + 1,
+                       .step = step(),
                        .from = plan,
                        .to = plan,
                        .why = why_unpriced});
-  const auto before = memory_now();
+  const auto retries_before = retries();
   const Plan last = plan;
-  if (const auto move = change_before(work, card_of(before))) take(*move, done.events);
+  if (const auto move = change_before(work, usable())) take(*move, done.events);
   if (!reserve(work) && options_.adapts)  // another job was faster
     if (const auto move = adaptation_->before(plan, work, usable())) {
       take(*move, done.events);
@@ -292,20 +319,20 @@ Committed Step::State::run(const Tensors& batch) {
   try {
     try_until_committed(batch, work, done);
   } catch (...) {
-    plan = keeping_what_lasts(last, transaction.lasting());
+    plan = keeping_what_lasts(last, ranks.lasting());
     throw;
   }
   for (Event& event : done.events)
     event.spurious = event.kind == Event::Kind::oom && event.from == plan;
-  done.step = transaction.commits();
-  done.rows = work.rows;
+  done.step = step() - 1;
+  done.rows = detail::rows_in(batch);
   done.plan = plan;
-  done.loss_ = transaction.loss();
-  done.norm_ = transaction.norm();
-  const auto after = memory_now();
-  const std::int64_t retries =
-      before && after && plan == begun ? after->retries - before->retries : 0;
-  const auto thrash = adaptation_->after(plan, work, retries);
+  done.loss_ = ranks.first().loss();
+  done.norm_ = ranks.first().norm();
+  const auto retries_after = retries();
+  const std::int64_t more =
+      retries_before && retries_after && plan == begun ? *retries_after - *retries_before : 0;
+  const auto thrash = adaptation_->after(plan, work, more);
   if (options_.adapts && thrash) take(*thrash, done.events);
   return done;
 }

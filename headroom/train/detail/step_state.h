@@ -12,15 +12,14 @@
 #include "headroom/memory/memory_statistics.h"
 #include "headroom/oom/judgement.h"
 #include "headroom/train/detail/adaptation.h"
-#include "headroom/train/detail/transaction.h"
+#include "headroom/train/detail/transactions.h"
 #include "headroom/train/step.h"
 
 namespace headroom::train {
 
 class Step::State {
  public:
-  State(torch::nn::Module& module, optim::Optimizer& optimizer, Objective objective,
-        const StepOptions& given);
+  State(Team team, const StepOptions& given);
 
   void prepare(const Tensors& batch);
   Committed run(const Tensors& batch);
@@ -29,9 +28,9 @@ class Step::State {
                                                      std::optional<std::int64_t> least) const;
   std::optional<Event> shrink(std::int64_t rows);
   void set_plan(const Plan& given);
-  [[nodiscard]] std::optional<Bytes> usable() const { return card_of(memory_now()); }
+  [[nodiscard]] std::optional<Bytes> usable() const;
 
-  detail::Transaction transaction;
+  detail::Transactions ranks;
   Plan plan;
   std::optional<Prices> prices;
   std::string why_unpriced = "no step has run yet";
@@ -40,9 +39,13 @@ class Step::State {
 
  private:
   [[nodiscard]] Work work_of(const Tensors& batch) const;
-  [[nodiscard]] std::optional<memory::GpuMemoryStats> memory_now() const;
+  [[nodiscard]] std::int64_t step() const { return ranks.first().commits() + 1; }
+  [[nodiscard]] bool is_on_cpu() const { return ranks.first().device().is_cpu(); }
+  [[nodiscard]] std::int64_t rows_of_rank(std::int64_t rows) const;
+  [[nodiscard]] std::optional<memory::GpuMemoryStats> memory_now(std::size_t rank) const;
   [[nodiscard]] std::optional<Bytes> card_of(
       const std::optional<memory::GpuMemoryStats>& now) const;
+  [[nodiscard]] std::optional<std::int64_t> retries() const;
   [[nodiscard]] bool reserve(const Work& work) const;
   void price(const Tensors& batch);
   [[nodiscard]] Failure failure_of(const oom::Judgement& judgement, const Work& work) const;

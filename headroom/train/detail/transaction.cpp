@@ -55,14 +55,24 @@ Tensors some_rows(const Tensors& batch, const optim::Rows& rows) {
   return some;
 }
 
+namespace {
+
+// The rows of piece `i` of `count` nearly equal ones.
+optim::Rows piece(std::int64_t rows, std::int64_t i, std::int64_t count) {
+  const std::int64_t more = rows % count;
+  return {i * (rows / count) + std::min(i, more), rows / count + (i < more ? 1 : 0)};
+}
+
+}  // namespace
+
+optim::Rows rows_of_replica(std::int64_t rows, const parallel::Group& replicas) {
+  return piece(rows, replicas.rank(), replicas.size());
+}
+
 std::vector<optim::Rows> parts_of(std::int64_t rows, const Plan& plan) {
   const std::int64_t count = count_of_parts(plan, rows);
   std::vector<optim::Rows> all;
-  for (std::int64_t i = 0, first = 0; i < count; ++i) {
-    const std::int64_t size = rows / count + (i < rows % count ? 1 : 0);
-    all.push_back({first, size});
-    first += size;
-  }
+  for (std::int64_t i = 0; i < count; ++i) all.push_back(piece(rows, i, count));
   return all;
 }
 
@@ -76,12 +86,13 @@ Tensors put_on(const Tensors& rows, c10::Device device) {
 }
 
 Transaction::Transaction(torch::nn::Module& module, optim::Optimizer& optimizer,
-                         Objective objective, const StepOptions& options)
+                         Objective objective, const StepOptions& options, parallel::Ranks ranks)
     : module_(module),
       modules_{&module},
       optimizer_(optimizer),
       objective_(std::move(objective)),
       options_(options),
+      ranks_(std::move(ranks)),
       home_(c10::DeviceType::CPU),
       device_(home_) {
   modules_.insert(modules_.end(), objective_.also.begin(), objective_.also.end());
@@ -95,7 +106,13 @@ Transaction::Transaction(torch::nn::Module& module, optim::Optimizer& optimizer,
   if (options.scaling) scaler_.emplace(*options.scaling);
   home_ = device_ = optimizer.parameters().front().device();
   check_place();
+  if (!is_alone() && !optimizer.can_commit())
+    throw UsageError(expectation("Step",
+                                 "an optimizer that commits without memory, for several "
+                                 "ranks",
+                                 "one of the forms loop or foreach", "OptimizerForm::fused"));
   optimizer.protect(!optimizer.can_commit());
+  if (ranks_.replicas.size() > 1) reducer_.emplace(optimizer.parameters(), ranks_.replicas);
   for (std::size_t group = 0; group < optimizer.groups(); ++group)
     rates_.push_back(optimizer.learning_rate(group));
 }
@@ -135,10 +152,12 @@ void Transaction::start_anew_on(c10::Device card) {
   offload_.reset();
   followed_.reset();
   home_ = device_ = card;
+  ranks_ = parallel::alone(ranks_);
   writes_.forget();
   libtorch::move_shapes(modules_, card);
   for (std::size_t i = 0; i < optimizer_.parameters().size(); ++i) optimizer_.set_state(i, {});
   if (options_.scaling) scaler_.emplace(*options_.scaling);
+  if (reducer_) reducer_.emplace(optimizer_.parameters(), ranks_.replicas);
 }
 
 // ---- The form that a plan needs ----
@@ -177,12 +196,19 @@ void Transaction::move_to(c10::Device device) {
 
 // ---- An attempt ----
 
+// The loss of a rank that is alone may draw numbers anywhere.
+std::vector<c10::Device> Transaction::own_devices() const {
+  return is_alone() ? libtorch::devices_in_use() : std::vector{device_};
+}
+
 void Transaction::prepare() {
   if (kept_) return;
   optimizer_.reserve();
   if (scaler_) scaler_->reserve(optimizer_);
+  if (reducer_) reducer_->reserve();
   const auto number = at::TensorOptions(device_).dtype(at::kDouble);
-  kept_.reset(new Kept{Buffers(modules_), at::zeros({}, number), at::zeros({}, number)});
+  kept_.reset(new Kept{Buffers(modules_, ranks_.replicas), at::zeros({}, number),
+                       at::zeros({}, number), is_alone() ? Tensor() : at::zeros({3}, number)});
 }
 
 // A result of an earlier step may still have its numbers; otherwise their memory serves again.
@@ -198,17 +224,7 @@ Tensor Transaction::loss_of(const Tensors& rows) {
   return objective_.loss(rows);
 }
 
-void Transaction::clip() {
-  const bool refuses = options_.refuse_non_finite && !is_dry_;
-  if (refuses) check_finite(kept_->loss, "loss");
-  if (options_.max_grad_norm > 0)
-    kept_->norm.copy_(optim::clip_gradients(optimizer_.parameters(), options_.max_grad_norm));
-  else if (needs_norm())
-    kept_->norm.copy_(optim::gradient_norm(optimizer_.parameters()));
-  if (refuses && !scaler_) check_finite(kept_->norm, "norm of the gradients");
-}
-
-void Transaction::forward_and_backward(const Tensors& rows, std::int64_t in_all) {
+void Transaction::forward_and_backward(const Tensors& rows, std::int64_t in_all, bool is_last) {
   Tensor share;
   {
     Tensors here;
@@ -225,39 +241,109 @@ void Transaction::forward_and_backward(const Tensors& rows, std::int64_t in_all)
   }
   const PhaseNow backward = phase(trace::Phase::backward);
   kept_->loss.add_(share.detach());
+  if (reducer_ && is_last) reducer_->arm();
   (scaler_ ? scaler_->scale(share) : share).backward();
 }
 
 void Transaction::run_parts(const Tensors& batch, const Plan& plan, libtorch::RandomState& random) {
-  const std::vector<optim::Rows> all = parts_of(rows_in(batch), plan);
+  const std::int64_t rows = rows_in(batch);
+  const optim::Rows mine = is_dry_ ? optim::Rows{0, rows} : rows_of_replica(rows, ranks_.replicas);
+  const std::vector<optim::Rows> all =
+      mine.count == 0 ? std::vector<optim::Rows>() : parts_of(mine.count, plan);
   const std::int64_t in_all = std::max<std::int64_t>(terms(batch), 1);
-  kept_->buffers.begin(static_cast<std::int64_t>(all.size()));
+  const bool pools = all.size() > 1 || ranks_.replicas.size() > 1;
+  kept_->buffers.begin(pools);
   begin_numbers();
   kept_->buffers.for_each([&](const Tensor& buffer) { writes_.leave_out(buffer); });
   writes_.leave_out(kept_->loss);
   writes_.begin(batch, random);
   const Writes::Watch watch(writes_);
   std::optional<libtorch::CallScope> pooled;
-  if (all.size() > 1) pooled.emplace(kept_->buffers, libtorch::CallScope::Of::writing);
-  for (const optim::Rows& part : all) forward_and_backward(some_rows(batch, part), in_all);
+  if (pools) pooled.emplace(kept_->buffers, libtorch::CallScope::Of::writing);
+  for (const optim::Rows& part : all)
+    forward_and_backward(some_rows(batch, {mine.first + part.first, part.count}), in_all,
+                         &part == &all.back());
 }
 
-// Everything before update() can be dropped or put back.
-void Transaction::attempt(const Tensors& batch, const Plan& plan, libtorch::RandomState& random) {
-  {
+// The gradients, and what the forward passes left in buffers, of all replicas.
+void Transaction::add_up(const Tensors& batch, FirstFailure& failure) {
+  if (!reducer_) return;
+  const std::int64_t last = std::min<std::int64_t>(rows_in(batch), ranks_.replicas.size()) - 1;
+  failure.always([&] { reducer_->finish(!failure); });
+  failure.always([&] { kept_->buffers.add_up(!failure, static_cast<int>(last)); });
+}
+
+// Each replica adds its share of the loss. Replicas have the same gradients: the stages of the
+// first one are counted.
+void Transaction::share_numbers(const Tensor& norm, bool ok) {
+  if (is_alone()) return;
+  const at::NoGradGuard no_grad;
+  const bool splits = ranks_.stages.size() > 1,
+             counts = ok && splits && ranks_.replicas.rank() == 0;
+  const auto number = [&](std::int64_t i) { return kept_->shared.select(0, i); };
+  kept_->shared.zero_();
+  if (ok) number(0).copy_(kept_->loss);
+  if (counts && scaler_) number(1).copy_(scaler_->not_finite(optimizer_));
+  if (counts && norm.defined()) number(2).copy_(norm).square_();
+  ranks_.all.sum(kept_->shared);
+  kept_->loss.copy_(number(0));
+  if (!ok || !splits) return;
+  if (scaler_) scaler_->not_finite(optimizer_).copy_(number(1));
+  if (norm.defined()) norm.copy_(number(2).sqrt_());
+}
+
+void Transaction::clip(const Tensor& norm) {
+  const bool refuses = options_.refuse_non_finite && !is_dry_;
+  if (refuses) check_finite(kept_->loss, "loss");
+  if (options_.max_grad_norm > 0)
+    optim::clip_to_norm(optimizer_.parameters(), options_.max_grad_norm, norm);
+  if (norm.defined()) kept_->norm.copy_(norm);
+  if (refuses && !scaler_) check_finite(kept_->norm, "norm of the gradients");
+}
+
+// Everything before commit() can be dropped or put back. Where one rank cannot follow the plan,
+// none begins. Returns the phase of the optimizer, which lasts until the commit.
+PhaseNow Transaction::compute(const Tensors& batch, const Plan& plan, libtorch::RandomState& random,
+                              FirstFailure& failure) {
+  failure.then([&] {
     const PhaseNow begun = phase(trace::Phase::init);
     follow(plan);
     prepare();
+  });
+  if (agreed_ != plan) {
+    agreed_.reset();
+    if (ranks_.all.any(static_cast<bool>(failure))) {
+      failure.then([] { throw FailedElsewhere(); });
+      return {};
+    }
+    agreed_ = plan;
   }
-  optimizer_.zero_grad();
-  run_parts(batch, plan, random);
-  const PhaseNow optimizer = phase(trace::Phase::optimizer);
-  if (scaler_) scaler_->unscale(optimizer_);
-  clip();
-  kept_->buffers.finish();
-  update();
-  writes_.commit();
-  ++commits_;
+  failure.then([&] {
+    optimizer_.zero_grad();
+    run_parts(batch, plan, random);
+  });
+  if (failure && !is_alone()) libtorch::settle(own_devices());
+  PhaseNow optimizer = phase(trace::Phase::optimizer);
+  add_up(batch, failure);
+  Tensor norm;
+  failure.then([&] {
+    if (scaler_) scaler_->unscale(optimizer_);
+    if (needs_norm()) norm = optim::gradient_norm(optimizer_.parameters());
+  });
+  failure.always([&] { share_numbers(norm, !failure); });
+  failure.then([&] {
+    clip(norm);
+    kept_->buffers.finish();
+  });
+  return optimizer;
+}
+
+// A dry run.
+void Transaction::attempt(const Tensors& batch, const Plan& plan, libtorch::RandomState& random) {
+  FirstFailure failure;
+  const PhaseNow optimizer = compute(batch, plan, random, failure);
+  failure.then([&] { commit(); });
+  failure.rethrow();
 }
 
 void Transaction::update() {
@@ -274,8 +360,14 @@ void Transaction::update() {
   }
 }
 
+void Transaction::commit() {
+  update();
+  writes_.commit();
+  ++commits_;
+}
+
 void Transaction::undo(const libtorch::RandomState& random) {
-  libtorch::settle(libtorch::devices_in_use());
+  libtorch::settle(own_devices());
   optimizer_.zero_grad();
   if (scaler_) scaler_->abandon();
   if (kept_) kept_->buffers.restore();
@@ -284,19 +376,18 @@ void Transaction::undo(const libtorch::RandomState& random) {
 }
 
 std::exception_ptr Transaction::try_once(const Tensors& batch, const Plan& plan) {
-  libtorch::RandomState random(libtorch::devices_in_use());
-  std::exception_ptr failure;
-  try {
-    attempt(batch, plan, random);
-  } catch (...) {
-    failure = std::current_exception();
-  }
+  libtorch::RandomState random(own_devices(), /*with_cpu=*/is_alone());
+  FirstFailure failure;
+  PhaseNow optimizer = compute(batch, plan, random, failure);
+  if (ranks_.all.any(static_cast<bool>(failure))) failure.then([] { throw FailedElsewhere(); });
+  failure.then([&] { commit(); });
+  optimizer.reset();
   // Outside of the handler: its exception holds nothing of the attempt.
   if (failure)
     undo(random);
   else
     optimizer_.zero_grad();
-  return failure;
+  return failure.get();
 }
 
 }  // namespace headroom::train::detail

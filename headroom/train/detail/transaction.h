@@ -1,6 +1,11 @@
-// One attempt at a step: all of it, or nothing. Everything that may fail comes before the
-// optimizer's commit, which takes no memory; after a failure parameters, buffers, optimizer,
-// scaler, random generators and what the loss changed in place (writes.h) are as before.
+// One attempt at a step, or a rank's part of it: all of it, or nothing. Everything that may fail
+// comes before the optimizer's commit, which takes no memory; after a failure parameters, buffers,
+// optimizer, scaler, random generators and what the loss changed in place (writes.h) are as before.
+//
+// Several ranks attempt a step together (parallel/layout.h). Each computes, on its own thread and
+// device; then they agree, and all of them commit or undo. A rank that has failed takes part in the
+// sums that are left, because the others wait for it. The CPU's generator belongs to all of them:
+// the caller puts it back.
 //
 // Threads: one at a time.
 #pragma once
@@ -15,10 +20,13 @@
 #include <string>
 #include <vector>
 
+#include "headroom/base/first_failure.h"
 #include "headroom/nn/offload.h"
 #include "headroom/optim/accumulation.h"
 #include "headroom/optim/loss_scaler.h"
 #include "headroom/optim/optimizer.h"
+#include "headroom/parallel/layout.h"
+#include "headroom/parallel/reducer.h"
 #include "headroom/trace/recorder.h"
 #include "headroom/train/detail/buffers.h"
 #include "headroom/train/detail/writes.h"
@@ -36,9 +44,9 @@ using PhaseNow = std::unique_ptr<trace::PhaseScope>;
 class Transaction {
  public:
   Transaction(torch::nn::Module& module, optim::Optimizer& optimizer, Objective objective,
-              const StepOptions& options);
+              const StepOptions& options, parallel::Ranks ranks = {});
 
-  // Null if the step has been committed.
+  // Null if the step has been committed; FailedElsewhere if another rank has failed.
   [[nodiscard]] std::exception_ptr try_once(const Tensors& batch, const Plan& plan);
 
   // Whether plans of this step may have the technique.
@@ -72,6 +80,7 @@ class Transaction {
   struct Kept {
     Buffers buffers;
     at::Tensor loss, norm;
+    at::Tensor shared;  // with other ranks: loss, infinite gradients, square of the norm
   };
 
   // Reports the running phase to a recorder of the device's memory, if there is one.
@@ -79,14 +88,21 @@ class Transaction {
   [[nodiscard]] std::int64_t terms(const Tensors& rows) const;
   void follow(const Plan& plan);
   void move_to(c10::Device device);
+  [[nodiscard]] bool is_alone() const { return ranks_.all.size() == 1; }
+  [[nodiscard]] std::vector<c10::Device> own_devices() const;
   void prepare();
   void begin_numbers();
   [[nodiscard]] bool needs_norm() const;
-  void clip();
+  [[nodiscard]] PhaseNow compute(const Tensors& batch, const Plan& plan,
+                                 libtorch::RandomState& random, FirstFailure& failure);
   void run_parts(const Tensors& batch, const Plan& plan, libtorch::RandomState& random);
   [[nodiscard]] at::Tensor loss_of(const Tensors& rows);
-  void forward_and_backward(const Tensors& rows, std::int64_t in_all);
+  void forward_and_backward(const Tensors& rows, std::int64_t in_all, bool is_last);
+  void add_up(const Tensors& batch, FirstFailure& failure);
+  void share_numbers(const at::Tensor& norm, bool ok);
+  void clip(const at::Tensor& norm);
   void update();
+  void commit();
   void undo(const libtorch::RandomState& random);
 
   torch::nn::Module& module_;
@@ -94,7 +110,9 @@ class Transaction {
   optim::Optimizer& optimizer_;
   Objective objective_;
   StepOptions options_;
-  c10::Device home_, device_;  // at the start, and now
+  parallel::Ranks ranks_;
+  std::optional<parallel::Reducer> reducer_;  // among several replicas
+  c10::Device home_, device_;                 // at the start, and now
   std::int64_t commits_ = 0;
   std::optional<optim::LossScaler> scaler_;
   std::vector<std::optional<double>> rates_;  // of the optimizer's groups, without the schedule
@@ -102,13 +120,21 @@ class Transaction {
   Writes writes_;
   std::optional<nn::Offload> offload_;
   std::optional<Plan> followed_;
+  std::optional<Plan> agreed_;  // all ranks follow it
   Plan lasting_;
   bool is_dry_ = false;
+};
+
+// What a rank's attempt ends with if another one has failed.
+struct FailedElsewhere final : std::exception {
+  [[nodiscard]] const char* what() const noexcept override { return "another rank has failed"; }
 };
 
 // Throws UsageError for tensors that are not a batch.
 [[nodiscard]] std::int64_t rows_in(const Tensors& batch);
 [[nodiscard]] Tensors some_rows(const Tensors& batch, const optim::Rows& rows);
+// The rows of a replica: nearly equal numbers, the first ones have more.
+[[nodiscard]] optim::Rows rows_of_replica(std::int64_t rows, const parallel::Group& replicas);
 // The parts in which a plan runs a batch.
 [[nodiscard]] std::vector<optim::Rows> parts_of(std::int64_t rows, const Plan& plan);
 [[nodiscard]] Tensors put_on(const Tensors& rows, c10::Device device);

@@ -1,0 +1,45 @@
+// The transactions of a step's ranks, which commit or undo together.
+//
+// Threads: one at a time; ranks have their own.
+#pragma once
+
+#include <exception>
+#include <memory>
+#include <vector>
+
+#include "headroom/parallel/rank_threads.h"
+#include "headroom/train/detail/transaction.h"
+#include "headroom/train/team.h"
+
+namespace headroom::train::detail {
+
+class Transactions {
+ public:
+  // Throws UsageError like Transaction, and unless the ranks are on different devices and have
+  // the same parameters.
+  Transactions(Team team, const StepOptions& options);
+
+  // Null if all have committed. Otherwise none has, and it is the failure of failed(): of the
+  // lowest rank that ran out of memory, or else of the lowest that failed.
+  [[nodiscard]] std::exception_ptr try_once(const Tensors& batch, const Plan& plan);
+  [[nodiscard]] std::size_t failed() const { return failed_; }
+
+  [[nodiscard]] std::size_t size() const { return all_.size(); }
+  [[nodiscard]] int replicas() const { return static_cast<int>(all_.size()); }
+  [[nodiscard]] Transaction& operator[](std::size_t rank) const { return *all_.at(rank); }
+  // The one whose figures are those of the step, such as its loss.
+  [[nodiscard]] Transaction& first() const { return *all_.front(); }
+
+  void check_place() const;
+  [[nodiscard]] bool can(const std::string& technique) const;
+  // The techniques that have changed a rank for good, or begun to.
+  [[nodiscard]] Plan lasting() const;
+  void set_commits(std::int64_t commits);
+
+ private:
+  std::vector<std::unique_ptr<Transaction>> all_;
+  std::unique_ptr<parallel::RankThreads> threads_;
+  std::size_t failed_ = 0;
+};
+
+}  // namespace headroom::train::detail
