@@ -48,7 +48,7 @@ void price(const std::string& name) {
       const train::Plan plan{.micro_batch = micro_batch, .techniques = techniques};
       if (const auto needed =
               step.prices() ? step.prices()->needed(plan, {.rows = 16}) : std::nullopt)
-        std::printf("  %s: %s\n", to_string(plan).c_str(), to_string(*needed).c_str());
+        std::printf("  %s: %s\n", to_string(plan).c_str(), to_string(needed->largest()).c_str());
     }
 }
 

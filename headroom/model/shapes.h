@@ -162,4 +162,8 @@ struct ConvnextShape {
   std::string function;
 };
 
+// The layers that a model of this type runs one after another: in T5 those of encoder and decoder,
+// in image models of convolutions the residual blocks of all stages.
+[[nodiscard]] std::int64_t layer_count(const ModelConfig& config);
+
 }  // namespace headroom::model

@@ -1,14 +1,18 @@
 #include "headroom/models/initialise.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
 #include <torch/nn/module.h>
 
 #include <cmath>
 #include <functional>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <set>
+#include <span>
+#include <utility>
 
 #include "headroom/base/error.h"
 #include "headroom/libtorch/stored_weight.h"
@@ -207,63 +211,110 @@ void give(const Tensor& to, const Value& value) {
   to.copy_(drawn);
 }
 
-using Wanted = std::function<bool(const std::string&)>;
+// A name and the state of a device's generator decide a parameter's numbers: those of a part of a
+// model are those that it has in the whole. Then the generator goes on elsewhere, as if it had been
+// used.
+class Draws {
+ public:
+  explicit Draws(c10::Device device) {
+    if (device.is_meta()) return;
+    generator_ = at::globalContext().defaultGenerator(device);
+    const std::lock_guard lock(generator_.mutex());
+    const Tensor state = generator_.get_state();
+    base_ = hash(kStart, {state.data_ptr<std::uint8_t>(), static_cast<std::size_t>(state.numel())});
+  }
+  ~Draws() { seed(""); }
+  Draws(const Draws&) = delete;
+  Draws& operator=(const Draws&) = delete;
 
-void initialise_experts(const ModelConfig& config, const nn::StackedExperts& experts,
-                        const std::string& path, const Wanted& wanted) {
+  void seed(const std::string& name) {
+    if (!generator_.defined()) return;
+    const std::lock_guard lock(generator_.mutex());
+    generator_.set_current_seed(
+        hash(base_, {reinterpret_cast<const std::uint8_t*>(name.data()), name.size()}));
+  }
+
+ private:
+  // FNV-1a, http://www.isthe.com/chongo/tech/comp/fnv.
+  static constexpr std::uint64_t kStart = 0xcbf29ce484222325;
+  static std::uint64_t hash(std::uint64_t before, std::span<const std::uint8_t> bytes) {
+    for (const std::uint8_t byte : bytes) before = (before ^ byte) * 0x100000001b3;
+    return before;
+  }
+
+  at::Generator generator_;
+  std::uint64_t base_ = 0;
+};
+
+struct Work {
+  const ModelConfig& config;
+  std::function<bool(const std::string&)> wanted;
+  Draws draws;
+};
+
+void initialise_experts(Work& work, const nn::StackedExperts& experts, const std::string& path) {
   const auto draw_parts = [&](const Tensor& gate_up, const Tensor& down) {
-    for (const auto& [name, part] : experts.by_expert(gate_up, down))
-      if (wanted(nn::joined(path, name)))
-        draw(part, normal(Place{config, experts, path, name, part}.spread()));
+    for (const auto& [name, part] : experts.by_expert(gate_up, down)) {
+      if (!work.wanted(nn::joined(path, name))) continue;
+      work.draws.seed(nn::joined(path, name));
+      draw(part, normal(Place{work.config, experts, path, name, part}.spread()));
+    }
   };
   if (libtorch::store_of(experts.gate_up()) == nullptr)
     return draw_parts(experts.gate_up(), experts.down());
-  if (!wanted(nn::joined(path, "0.w1.weight"))) return;  // of a packed matrix, all are or none
+  if (!work.wanted(nn::joined(path, "0.w1.weight"))) return;  // of a packed matrix, all are or none
   const Tensor gate_up = at::empty_like(experts.gate_up()), down = at::empty_like(experts.down());
   draw_parts(gate_up, down);
   experts.gate_up().copy_(gate_up);
   experts.down().copy_(down);
 }
 
-void initialise_own(const ModelConfig& config, torch::nn::Module& module, const std::string& path,
-                    const Wanted& wanted) {
+void initialise_own(Work& work, torch::nn::Module& module, const std::string& path) {
   if (const auto* const experts = dynamic_cast<const nn::StackedExperts*>(&module)) {
-    return initialise_experts(config, *experts, path, wanted);
+    return initialise_experts(work, *experts, path);
   }
   for (const auto& parameter : module.named_parameters(false)) {
-    if (!wanted(nn::joined(path, parameter.key()))) continue;
-    give(parameter.value(), value_of({config, module, path, parameter.key(), parameter.value()}));
+    const std::string name = nn::joined(path, parameter.key());
+    if (!work.wanted(name)) continue;
+    work.draws.seed(name);
+    give(parameter.value(),
+         value_of({work.config, module, path, parameter.key(), parameter.value()}));
     const auto* embedding = dynamic_cast<const nn::Embedding*>(&module);
     if (embedding != nullptr && embedding->padding() >= 0)
       parameter.value().select(0, embedding->padding()).zero_();
   }
   if (dynamic_cast<const nn::BatchNorm2d*>(&module) == nullptr) return;
   for (const auto& buffer : module.named_buffers(false))
-    if (wanted(nn::joined(path, buffer.key()))) buffer.value().fill_(buffer.key() == "running_var");
+    if (work.wanted(nn::joined(path, buffer.key())))
+      buffer.value().fill_(buffer.key() == "running_var");
 }
 
-void initialise_below(const ModelConfig& config, torch::nn::Module& module, const std::string& path,
-                      const Wanted& wanted) {
+void initialise_below(Work& work, torch::nn::Module& module, const std::string& path) {
   for (const auto& below : module.named_children()) {
     // nn/lora.h sets the first values of adapters.
     if (below.key() == "lora_A" || below.key() == "lora_B") continue;
-    initialise_below(config, *below.value(), nn::joined(path, below.key()), wanted);
+    initialise_below(work, *below.value(), nn::joined(path, below.key()));
   }
-  initialise_own(config, module, path, wanted);
+  initialise_own(work, module, path);
+}
+
+void initialise(Model& model, std::function<bool(const std::string&)> wanted) {
+  const at::NoGradGuard no_grad;
+  const std::vector<Tensor> parameters = model.module().parameters();
+  if (parameters.empty()) return;
+  Work work{model.config(), std::move(wanted), Draws(parameters.front().device())};
+  initialise_below(work, model.module(), "");
 }
 
 }  // namespace
 
 void initialise(Model& model) {
-  const at::NoGradGuard no_grad;
-  initialise_below(model.config(), model.module(), "", [](const std::string&) { return true; });
+  initialise(model, [](const std::string&) { return true; });
 }
 
 void initialise(Model& model, const std::vector<std::string>& names) {
-  const at::NoGradGuard no_grad;
-  const std::set<std::string> set(names.begin(), names.end());
-  initialise_below(model.config(), model.module(), "",
-                   [&](const std::string& name) { return set.count(name) > 0; });
+  initialise(model, [set = std::set<std::string>(names.begin(), names.end())](
+                        const std::string& name) { return set.contains(name); });
 }
 
 }  // namespace headroom::models

@@ -6,9 +6,10 @@
 //   device.generator().set_current_seed(1);
 //   models::initialise(*model);
 //
-// Numbers come from the default generator of the weights' device. They are not transformers' for
-// the same seed, because Python draws some weights twice. Values are written in place: tied weights
-// stay tied, and an optimizer that already has the parameters sees the new values.
+// The state of the default generator of the weights' device and a parameter's name decide its
+// numbers, so parts of a model on several cards get those of the whole. They are not transformers'
+// for the same seed. Values are written in place: tied weights stay tied, and an optimizer that
+// already has the parameters sees the new values.
 #pragma once
 
 #include <string>

@@ -6,6 +6,7 @@
 
 #include "headroom/base/error.h"
 #include "headroom/model/can_run.h"
+#include "headroom/model/shapes.h"
 #include "headroom/model/tasks.h"
 #include "headroom/models/detail/family.h"
 
@@ -52,6 +53,14 @@ void check(const Settings& settings, Task task) {
     throw UsageError(expectation("build", "a loss in chunks or a fused one", "both", "the latter"));
 }
 
+void check(const Part& part, const ModelConfig& config) {
+  const std::int64_t layers = model::layer_count(config);
+  if (part.first < 0 || part.count < 1 || part.first + part.count > layers)
+    throw UsageError(expectation(
+        "build", "a part of the model's " + std::to_string(layers) + " layers",
+        std::to_string(part.count) + " from layer " + std::to_string(part.first) + " on"));
+}
+
 }  // namespace
 
 void Model::train(bool on) {
@@ -74,7 +83,9 @@ std::shared_ptr<Model> build(const ModelConfig& config, const Settings& settings
   check(settings.checkpointing);
   const Task task = model::task_for(config, settings.task);
   check(settings, task);
+  if (settings.part) check(*settings.part, config);
   Settings resolved = settings;
+  resolved.task = task;
   resolved.attention = model::attention_of(config, settings.transformers, settings.attention);
   return builders().at(config.type())(config, task, resolved);
 }

@@ -52,6 +52,15 @@ struct Checkpointing {
   bool but_attention = false;
 };
 
+// Some layers of a model that is split over several cards, one after another, counted as for
+// Checkpointing, but in T5 through encoder and decoder. The part with the first layer has what
+// comes before the layers, such as embeddings, and the one with the last has the head. A weight
+// that both use is in both, under the name of the first: a copy. So are T5's shared embeddings in
+// the part with the decoder's first layer.
+struct Part {
+  std::int64_t first = 0, count = 0;
+};
+
 struct Settings {
   std::optional<Task> task = {};          // std::nullopt: the task of the config's `architectures`
   Attention attention = Attention::sdpa;  // `eager` where the model has nothing else
@@ -64,6 +73,7 @@ struct Settings {
   // Computes head and loss in one, with gradients in the forward pass (nn/fused_loss.h); there is
   // then a loss in float and no logits. Not with loss_chunk.
   bool fused_loss = false;
+  std::optional<Part> part = {};  // that is built; std::nullopt: the whole model
 };
 
 struct Batch {
@@ -74,6 +84,8 @@ struct Batch {
   at::Tensor pixels;   // [batch, channels, height, width]
   at::Tensor labels;   // undefined: no loss
   at::Tensor targets;  // [batch, length], a decoder's tokens; undefined: made from labels
+  // What the part before has handed on, for a part of a model that is not the first.
+  std::vector<at::Tensor> given = {};
 };
 
 struct Output {
@@ -82,6 +94,9 @@ struct Output {
   std::vector<std::pair<at::Tensor, at::Tensor>> cache;  // keys and values, if kept
   // Further tensors that transformers' outputs hold: an encoder's last states, routers' logits.
   std::vector<at::Tensor> more;
+  // From a part of a model that is not the last, for the next one: the hidden states first. It has
+  // neither loss nor logits.
+  std::vector<at::Tensor> handed_on = {};
 };
 
 class Model {
@@ -90,7 +105,8 @@ class Model {
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
 
-  // Runs forward, and computes the loss with transformers' own function for the task.
+  // Runs forward: the whole model, or its part, on the same rows as the other parts. Computes the
+  // loss with transformers' own function for the task.
   [[nodiscard]] virtual Output run(const Batch& batch) = 0;
 
   // All parameters and buffers, under the hub's names.

@@ -123,6 +123,8 @@ class List : public torch::nn::Module {
     layers_.push_back(layer);
     return layer;
   }
+  // Counts one that is not here: a null pointer.
+  void skip() { layers_.push_back(nullptr); }
   [[nodiscard]] auto begin() const { return layers_.begin(); }
   [[nodiscard]] auto end() const { return layers_.end(); }
   [[nodiscard]] std::size_t size() const { return layers_.size(); }

@@ -51,8 +51,8 @@ class LossScaler {
   void unscale(Optimizer& optimizer);
   // Unscales unless that is done, and steps if all gradients are finite.
   void step(Optimizer& optimizer);
-  // After unscale() of an optimizer with reserve(): one number, not zero if a gradient is infinite
-  // or NaN. Where its parameters are a part of a model, write here what was found in all parts.
+  // After unscale() of an optimizer with reserve(): 1 if a gradient is infinite or NaN, else 0.
+  // Where its parameters are a part of a model, write here whether one is in any part.
   [[nodiscard]] at::Tensor not_finite(const Optimizer& optimizer) const;
   // Adjusts the factor. Call it after all optimizers have stepped.
   void update();

@@ -19,6 +19,7 @@ Pipeline pipeline_named(std::string_view name) {
 std::vector<Pass> passes(Pipeline pipeline, int stage, int stages, int parts) {
   const int ahead = most_in_flight(pipeline, stage, stages, parts);
   std::vector<Pass> all;
+  if (parts == 0) return all;
   for (int part = 0; part < ahead - 1; ++part) all.push_back({true, part});
   for (int part = ahead - 1; part < parts; ++part) {
     all.push_back({true, part});

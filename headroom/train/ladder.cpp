@@ -127,21 +127,23 @@ std::optional<Ladder::Move> Ladder::larger_than(const Plan& failed, const Work& 
   return Move{Event::Kind::grow, larger};
 }
 
-std::optional<Plan> Ladder::fastest(const Plan& wish, const Work& work, Bytes card) const {
+std::optional<Plan> Ladder::fastest(const Plan& wish, const Work& work,
+                                    const PerStage& cards) const {
+  const PerStage less = cards.each([&](Bytes card) { return card - options_.room.of(card); });
   for (std::optional<Plan> plan = wish; plan; plan = rungs::with_next_lasting(*plan, options_)) {
-    if (const auto with_room = fastest_on(*plan, work, card - options_.room.of(card)))
-      return with_room;
-    if (const auto fitting = fastest_on(*plan, work, card)) return fitting;
+    if (const auto with_room = fastest_on(*plan, work, less)) return with_room;
+    if (const auto fitting = fastest_on(*plan, work, cards)) return fitting;
   }
   return {};
 }
 
-std::optional<Plan> Ladder::fastest_on(const Plan& wish, const Work& work, Bytes card) const {
+std::optional<Plan> Ladder::fastest_on(const Plan& wish, const Work& work,
+                                       const PerStage& cards) const {
   if (prices_ == nullptr) return {};
-  if (prices_->is_served(wish, work, card).value_or(false)) return wish;
+  if (prices_->is_served(wish, work, cards).value_or(false)) return wish;
   const std::int64_t most = largest_part(wish, work.rows);
   for (std::optional<Plan> plan = wish; plan; plan = rungs::with_next_technique(*plan, options_))
-    if (const auto fitting = rungs::largest_fitting(*plan, most, work, card, options_, *prices_))
+    if (const auto fitting = rungs::largest_fitting(*plan, most, work, cards, options_, *prices_))
       return fitting;
   return {};
 }
@@ -154,7 +156,7 @@ std::optional<PricedPlan> Ladder::least(const Plan& wish, const Work& work) cons
       Plan smaller = plan;
       smaller.micro_batch = size;
       if (least && prices_->is_served(smaller, work, least->needed - Bytes{1}) != true) continue;
-      if (const auto needed = prices_->needed(smaller, work)) least = {smaller, *needed};
+      if (const auto needed = prices_->needed(smaller, work)) least = {smaller, needed->largest()};
     }
   return least;
 }

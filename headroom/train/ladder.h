@@ -63,7 +63,7 @@ struct LadderOptions {
   std::function<std::vector<Elsewhere>()> elsewhere = {};
 };
 
-// A plan and the memory that it needs on a card.
+// A plan and the memory that it needs on a card, the one that needs most.
 struct PricedPlan {
   Plan plan;
   Bytes needed;
@@ -74,9 +74,10 @@ struct Failure {
   Plan plan;
   Work work;
   std::optional<Bytes> asked, free, cached;  // at the failure
-  std::optional<Bytes> card;  // memory for this process now: reserved by it, and free
+  std::optional<PerStage> card;  // memory for this process now: reserved by it, and free
   // Why a smaller plan of the same step failed, if not for memory. "" if none did.
   std::string otherwise = {};
+  std::size_t stage = 0;  // where it failed
 };
 
 class Ladder {
@@ -96,12 +97,13 @@ class Ladder {
   // Forgets the tried plans: call it before each step.
   void begin_step();
 
-  // The fastest plan that leaves `room` of a card of this size; if there is none, the fastest that
+  // The fastest plan that leaves `room` of cards of this size; if there is none, the fastest that
   // fits. It is `wish`, or it with a smaller micro-batch, or with techniques. std::nullopt if none
   // fits, or prices are not known.
-  [[nodiscard]] std::optional<Plan> fastest(const Plan& wish, const Work& work, Bytes card) const;
-  // The plan that needs the least memory of all that are allowed. std::nullopt if prices are not
-  // known.
+  [[nodiscard]] std::optional<Plan> fastest(const Plan& wish, const Work& work,
+                                            const PerStage& cards) const;
+  // The plan that needs the least memory of all that are allowed, on the card that needs most.
+  // std::nullopt if prices are not known.
   [[nodiscard]] std::optional<PricedPlan> least(const Plan& wish, const Work& work) const;
   // An allowed micro-batch of at most this many rows, and the largest; if there is none, the least
   // that is allowed.
@@ -115,7 +117,7 @@ class Ladder {
  private:
   [[nodiscard]] std::optional<Move> next_plan(const Failure& failure);
   [[nodiscard]] std::optional<Plan> fastest_on(const Plan& wish, const Work& work,
-                                               Bytes card) const;
+                                               const PerStage& cards) const;
   [[nodiscard]] bool was_tried(const Plan& plan) const;
   [[nodiscard]] std::optional<Move> cheapest(const Failure& failure) const;
   [[nodiscard]] std::optional<Move> heaviest(const Failure& failure) const;

@@ -48,6 +48,17 @@ Objective objective_of(const std::shared_ptr<models::Model>& model,
   const models::Settings own = model->settings();
   Objective objective;
   objective.loss = [model](const Tensors& rows) { return model->run(batch_of(rows)).loss; };
+  if (own.part) {
+    objective.loss = {};
+    objective.part = [model](const Tensors& rows, const Tensors& given) {
+      models::Batch batch = batch_of(rows);
+      batch.given = given;
+      models::Output output = model->run(batch);
+      return output.handed_on.empty() ? Tensors{output.loss} : std::move(output.handed_on);
+    };
+    const bool is_first = own.part->first == 0;
+    objective.uses = {true, true, is_first, true, true};  // pixels are large
+  }
   objective.score = [model](const Tensors& rows) {
     const models::Batch batch = batch_of(rows);
     const models::Output output = model->run(batch);

@@ -5,7 +5,8 @@
 //
 // A batch is five tensors: tokens, mask, pixels, labels, targets; those that the model does not
 // take are undefined. The model follows plans: checkpointing of every layer, and the fused loss
-// where the task's loss is over tokens. A setting that the model was built with stays.
+// where the task's loss is over tokens. A setting that the model was built with stays. Of a part of
+// a model it is the objective of a stage (team.h).
 #pragma once
 
 #include <memory>

@@ -42,7 +42,12 @@ struct Score {
 
 struct Objective {
   // The mean loss: one number.
-  std::function<at::Tensor(const Tensors& rows)> loss;
+  std::function<at::Tensor(const Tensors& rows)> loss = {};
+  // Instead of the loss, on a stage of a split model (team.h): what this stage makes of what the
+  // stage before has returned, which the first one does not get. The last one returns the loss.
+  std::function<Tensors(const Tensors& rows, const Tensors& given)> part = {};
+  // Which tensors of the batch `part` uses; the others are undefined there. Empty: all.
+  std::vector<bool> uses = {};
   // How many terms that mean has for these rows: texts have labels, and rows have unequal numbers
   // of them. Gets the rows as they came, before they move to the device. Without a function, each
   // row is one term.

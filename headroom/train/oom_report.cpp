@@ -155,7 +155,8 @@ std::vector<PricedPlan> fitting_plans(const Failure& failure, const LadderOption
     plan.techniques = techniques;
     const auto fitting =
         rungs::largest_fitting(plan, failure.work.rows, failure.work, *card, limits, prices);
-    if (fitting) all.push_back({*fitting, *prices.needed(*fitting, failure.work)});
+    if (fitting)
+      all.push_back({*fitting, prices.needed(*fitting, failure.work)->of(failure.stage)});
   }
   return all;
 }
@@ -164,9 +165,13 @@ void add_prices(OomReport& report, const OomFacts& facts) {
   const Prices* const prices = facts.prices;
   const Work& work = facts.failure.work;
   if (prices == nullptr || work.rows == 0) return;
-  report.needed = prices->needed(facts.failure.plan, work);
+  if (const auto needed = prices->needed(facts.failure.plan, work))
+    report.needed = needed->of(facts.failure.stage);
   Failure now = report.failure;
-  if (report.offered) now.card = report.offered;
+  if (report.offered && now.card)
+    now.card = now.card->limited(now.stage, *report.offered);
+  else if (report.offered)
+    now.card = *report.offered;
   LadderOptions any = facts.limits;
   any.min_micro_batch = 1;
   any.fewest_rows = prices->fewest_rows();

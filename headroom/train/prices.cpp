@@ -7,26 +7,34 @@
 
 namespace headroom::train {
 
-void Prices::learn(PricedRun run) {
-  Level& level = levels_[run.plan.techniques];
-  const std::int64_t part = largest_part(run.plan, run.rows);
-  if (part == run.rows) {
-    level.whole_rows = run.rows;
-    level.whole.learn(part, std::move(run.requests));
-  } else {
-    level.parts.learn(part, std::move(run.requests));
-  }
+int Prices::enough_parts() const {
+  return stages_ > 1 && pipeline_ == parallel::Pipeline::gpipe ? 0 : stages_ + 1;
 }
 
+void Prices::learn(PricedRun run) {
+  const auto parts = static_cast<int>(count_of_parts(run.plan, run.rows));
+  const int enough = enough_parts();
+  const bool is_enough = enough > 0 && parts >= enough;
+  Level& level = forms_[run.plan.techniques][is_enough ? enough : parts];
+  if (!is_enough) level.rows = run.rows;
+  level.stages.resize(static_cast<std::size_t>(stages_), dryrun::RequestPredictor({}));
+  level.stages.at(run.stage).learn(largest_part(run.plan, run.rows), std::move(run.requests));
+}
+
+// A number of parts that was not priced takes no more memory than enough of them do.
 std::optional<Prices::Place> Prices::place_of(const Plan& plan, const Work& work) const {
-  const auto found = levels_.find(plan.techniques);
-  if (found == levels_.end()) return {};
-  const Level& level = found->second;
+  const auto form = forms_.find(plan.techniques);
+  if (form == forms_.end()) return {};
   const std::int64_t part = largest_part(plan, work.rows);
-  if (part == work.rows && part == level.whole_rows && work.scale == 1)
-    return Place{&level, true, part};
+  const auto& levels = form->second;
+  const auto parts = static_cast<int>(count_of_parts(plan, work.rows));
+  if (const auto same = levels.find(parts);
+      same != levels.end() && same->second.rows == work.rows && work.scale == 1)
+    return Place{&same->second, part};
+  const auto enough = levels.find(enough_parts());
+  if (enough == levels.end()) return {};
   const double scaled = std::ceil(static_cast<double>(part) * work.scale - 1e-6);
-  return Place{&level, false, std::max<std::int64_t>(1, static_cast<std::int64_t>(scaled))};
+  return Place{&enough->second, std::max<std::int64_t>(1, static_cast<std::int64_t>(scaled))};
 }
 
 allocator::CachingAllocator Prices::card_of(const Plan& plan) const {
@@ -36,32 +44,46 @@ allocator::CachingAllocator Prices::card_of(const Plan& plan) const {
 }
 
 // Null if not known.
-Prices::Need* Prices::need_of(const Plan& plan, const Place& place) const {
+std::vector<Prices::Need>* Prices::needs_of(const Plan& plan, const Place& place) const {
   auto& known = place.level->needs;
-  const std::tuple key(plan.allocator, place.whole, place.size);
+  const std::tuple key(plan.allocator, place.size);
   if (const auto found = known.find(key); found != known.end()) return &found->second;
-  const auto bounds = place.predictor().bounds(place.size, card_of(plan));
-  return bounds ? &known.emplace(key, Need{*bounds, {}}).first->second : nullptr;
+  std::vector<Need> needs;
+  for (const dryrun::RequestPredictor& stage : place.level->stages) {
+    const auto bounds = stage.bounds(place.size, card_of(plan));
+    if (!bounds) return nullptr;
+    needs.push_back({*bounds, {}});
+  }
+  return &known.emplace(key, std::move(needs)).first->second;
 }
 
-Bytes Prices::exact(Need& need, const Plan& plan, const Place& place) const {
-  if (!need.exact) need.exact = place.predictor().needed(place.size, card_of(plan));
+Bytes Prices::exact(Need& need, std::size_t stage, const Plan& plan, const Place& place) const {
+  if (!need.exact) need.exact = place.level->stages[stage].needed(place.size, card_of(plan));
   return need.exact.value_or(need.bounds.at_most);
 }
 
-std::optional<Bytes> Prices::needed(const Plan& plan, const Work& work) const {
+std::optional<PerStage> Prices::needed(const Plan& plan, const Work& work) const {
   const auto place = place_of(plan, work);
-  Need* const need = place ? need_of(plan, *place) : nullptr;
-  return need == nullptr ? std::nullopt : std::optional(exact(*need, plan, *place));
+  std::vector<Need>* const needs = place ? needs_of(plan, *place) : nullptr;
+  if (needs == nullptr) return {};
+  std::vector<Bytes> all;
+  for (std::size_t stage = 0; stage < needs->size(); ++stage)
+    all.push_back(exact((*needs)[stage], stage, plan, *place));
+  return PerStage(std::move(all));
 }
 
-std::optional<bool> Prices::is_served(const Plan& plan, const Work& work, Bytes card) const {
+std::optional<bool> Prices::is_served(const Plan& plan, const Work& work,
+                                      const PerStage& cards) const {
   const auto place = place_of(plan, work);
-  Need* const need = place ? need_of(plan, *place) : nullptr;
-  if (need == nullptr) return {};
-  if (need->bounds.at_most <= card) return true;  // mostly one replay is enough
-  if (need->bounds.at_least > card) return false;
-  return exact(*need, plan, *place) <= card;
+  std::vector<Need>* const needs = place ? needs_of(plan, *place) : nullptr;
+  if (needs == nullptr) return {};
+  for (std::size_t stage = 0; stage < needs->size(); ++stage) {
+    Need& need = (*needs)[stage];
+    const Bytes card = cards.of(stage);
+    if (need.bounds.at_most <= card) continue;  // mostly one replay is enough
+    if (need.bounds.at_least > card || exact(need, stage, plan, *place) > card) return false;
+  }
+  return true;
 }
 
 }  // namespace headroom::train

@@ -8,6 +8,9 @@
 //
 // A batch of another shape, such as longer texts, is taken as more rows of the priced shape.
 //
+// Of a model that is split into stages, each stage has a price: that of the stage alone, which
+// takes the same memory as among the others. Rows are those of a replica.
+//
 // A price is of the tensors of this process; the CUDA context and other processes come on top.
 #pragma once
 
@@ -22,6 +25,8 @@
 #include "headroom/allocator/settings.h"
 #include "headroom/base/bytes.h"
 #include "headroom/dryrun/request_predictor.h"
+#include "headroom/parallel/pipeline.h"
+#include "headroom/train/per_stage.h"
 #include "headroom/train/plan.h"
 
 namespace headroom::train {
@@ -32,26 +37,31 @@ struct Work {
   double scale = 1;  // elements of a row, relative to those of the priced batch
 };
 
-// A dry run of a step.
+// A dry run of a step, or of a stage's part of it.
 struct PricedRun {
   Plan plan;
   std::int64_t rows = 0;  // of the batch
   dryrun::Requests requests;
+  std::size_t stage = 0;
 };
 
 class Prices {
  public:
   // `settings`: of the allocator, where a plan has none of its own.
-  explicit Prices(const allocator::Settings& settings) : settings_(settings) {}
+  explicit Prices(const allocator::Settings& settings, int stages = 1,
+                  parallel::Pipeline pipeline = parallel::Pipeline::one_by_one)
+      : settings_(settings), stages_(stages), pipeline_(pipeline) {}
 
+  // Runs of all stages, for each plan and number of rows.
   void learn(PricedRun run);
-  [[nodiscard]] bool empty() const { return levels_.empty(); }
+  [[nodiscard]] bool empty() const { return forms_.empty(); }
 
-  // The smallest card on which the step runs. std::nullopt if this form of a step was not priced.
-  [[nodiscard]] std::optional<Bytes> needed(const Plan& plan, const Work& work) const;
-  // Whether a card of this size serves the step: it has the needed memory. So a larger card never
+  // The smallest cards on which the step runs. std::nullopt if this form of a step was not priced.
+  [[nodiscard]] std::optional<PerStage> needed(const Plan& plan, const Work& work) const;
+  // Whether cards of this size serve the step: they have the needed memory. So a larger card never
   // serves less, although an allocator may be luckier on a smaller one.
-  [[nodiscard]] std::optional<bool> is_served(const Plan& plan, const Work& work, Bytes card) const;
+  [[nodiscard]] std::optional<bool> is_served(const Plan& plan, const Work& work,
+                                              const PerStage& cards) const;
 
   // The fewest rows with which the step runs: 1, unless a layer needs several.
   [[nodiscard]] std::int64_t fewest_rows() const { return fewest_rows_; }
@@ -63,30 +73,32 @@ class Prices {
     dryrun::CardBounds bounds;
     std::optional<Bytes> exact;  // once it was asked for
   };
-  // A step whose batch runs at once, and a step in parts, which holds gradients during the second
-  // forward pass.
+  // Steps whose batch comes in as many parts, as far as memory is concerned: one; several, the
+  // later ones beside the gradients of the first. In a pipeline each number differs that does not
+  // fill it.
   struct Level {
-    dryrun::RequestPredictor whole{{}}, parts{{}};
-    std::int64_t whole_rows = 0;
-    // By the allocator's settings, whether it runs at once, and the size.
-    mutable std::map<std::tuple<std::string, bool, std::int64_t>, Need> needs;
+    std::vector<dryrun::RequestPredictor> stages;
+    std::int64_t rows = 0;  // of the batch, if only that is known
+    // By the allocator's settings and the size of the parts, for each stage.
+    mutable std::map<std::tuple<std::string, std::int64_t>, std::vector<Need>> needs = {};
   };
   struct Place {
     const Level* level = nullptr;
-    bool whole = false;
     std::int64_t size = 0;
-    [[nodiscard]] const dryrun::RequestPredictor& predictor() const {
-      return whole ? level->whole : level->parts;
-    }
   };
 
+  // The number of parts from which on further ones need no more memory; 0: there is none.
+  [[nodiscard]] int enough_parts() const;
   [[nodiscard]] std::optional<Place> place_of(const Plan& plan, const Work& work) const;
-  [[nodiscard]] Need* need_of(const Plan& plan, const Place& place) const;
-  [[nodiscard]] Bytes exact(Need& need, const Plan& plan, const Place& place) const;
+  [[nodiscard]] std::vector<Need>* needs_of(const Plan& plan, const Place& place) const;
+  [[nodiscard]] Bytes exact(Need& need, std::size_t stage, const Plan& plan,
+                            const Place& place) const;
   [[nodiscard]] allocator::CachingAllocator card_of(const Plan& plan) const;
 
   allocator::Settings settings_;
-  std::map<Form, Level> levels_;
+  int stages_;
+  parallel::Pipeline pipeline_;
+  std::map<Form, std::map<int, Level>> forms_;
   std::int64_t fewest_rows_ = 1;
 };
 

@@ -33,7 +33,7 @@ Committed Step::run(const Tensors& batch) {
   const detail::Alone alone(state_->runs);
   return state_->run(batch);
 }
-Plan Step::first_plan(std::int64_t rows, std::optional<Bytes> usable) const {
+Plan Step::first_plan(std::int64_t rows, const std::optional<PerStage>& usable) const {
   return state_->first_plan(rows, usable);
 }
 void Step::set_plan(const Plan& plan) {
@@ -57,7 +57,7 @@ const Prices* Step::prices() const {
 const std::string& Step::why_unpriced() const {
   return state_->why_unpriced;
 }
-std::optional<Bytes> Step::usable() const {
+std::optional<PerStage> Step::usable() const {
   return state_->usable();
 }
 const Failure* Step::last_failure() const {

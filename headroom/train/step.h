@@ -120,7 +120,7 @@ class Step {
 
   // The plan with which run() would begin a batch of this many rows, of the priced shape, if it
   // could have this much memory: usable() for now. Not after the first step.
-  [[nodiscard]] Plan first_plan(std::int64_t rows, std::optional<Bytes> usable) const;
+  [[nodiscard]] Plan first_plan(std::int64_t rows, const std::optional<PerStage>& usable) const;
   // For the next step, which begins with it. Throws UsageError if the objective cannot follow it.
   void set_plan(const Plan& plan);
   // Parts of about three quarters from the next step on, for a batch of this many rows: a neighbour
@@ -136,10 +136,10 @@ class Step {
   [[nodiscard]] const Prices* prices() const;
   [[nodiscard]] const std::string& why_unpriced() const;
 
-  // The memory that this process could have on the step's device now, which a plan must fit into:
-  // what it holds, what is free, at most what StepOptions::usable allows. std::nullopt on a CPU, or
-  // if not known.
-  [[nodiscard]] std::optional<Bytes> usable() const;
+  // The memory that this process could have on the step's devices now, which a plan must fit into:
+  // what it holds, what is free, at most what StepOptions::usable allows; of replicas on the one
+  // with the least. std::nullopt on a CPU, or if not known.
+  [[nodiscard]] std::optional<PerStage> usable() const;
 
   // The last attempt that ran out of memory; null if none did.
   [[nodiscard]] const Failure* last_failure() const;

@@ -73,9 +73,9 @@ Outcome check_train_step(Place& place) {
   std::vector<std::string> complaints;
   if (guarded.step->prices() == nullptr)
     complaints.push_back("no prices: " + guarded.step->why_unpriced());
-  const auto needed = guarded.step->prices() == nullptr
-                          ? std::nullopt
-                          : guarded.step->prices()->needed({}, {.rows = sizes.rows});
+  std::optional<Bytes> needed;
+  if (const train::Prices* const prices = guarded.step->prices())
+    if (const auto all = prices->needed({}, {.rows = sizes.rows})) needed = all->largest();
   std::vector<train::Plan> plans;
   Json steps = Json::array();
   const auto run = [&](std::optional<Bytes> limit) {

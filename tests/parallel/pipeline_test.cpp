@@ -63,7 +63,7 @@ class Play {
 TEST(Passes, RunEachPartOnceInOrderAndNeverWaitForEver) {
   for (const Pipeline pipeline : {Pipeline::one_by_one, Pipeline::gpipe})
     for (int stages = 2; stages <= 8; ++stages)
-      for (int parts = 1; parts <= 32; ++parts) {
+      for (int parts = 0; parts <= 32; ++parts) {
         SCOPED_TRACE(to_string(pipeline) + ", stages " + std::to_string(stages) + ", parts " +
                      std::to_string(parts));
         const auto all = lists(pipeline, stages, parts);

@@ -92,12 +92,12 @@ TEST(ChosenPlan, FitsOnEveryCardThatIsLargerThanOneOnWhichAPlanFits) {
       const Ladder ladder({.min_micro_batch = least}, &prices);
       const auto enough = ladder.least({}, work);
       ASSERT_TRUE(enough);
-      const std::int64_t whole = prices.needed({}, work)->count;
+      const std::int64_t whole = prices.needed({}, work)->largest().count;
       for (std::int64_t size = 0; size < 3 * whole; size += whole / 300 + 1) {
         const auto plan = ladder.fastest({}, work, Bytes{size});
         ASSERT_EQ(plan.has_value(), enough->needed <= Bytes{size}) << size;
         if (!plan) continue;
-        ASSERT_LE(*prices.needed(*plan, work), Bytes{size}) << to_string(*plan);
+        ASSERT_LE(prices.needed(*plan, work)->largest(), Bytes{size}) << to_string(*plan);
         ASSERT_GE(largest_part(*plan, asked.rows), std::min(least, asked.rows));
       }
     }
@@ -121,7 +121,8 @@ TEST(ChosenPlan, TheLeastNeedIsThatOfTheLeastMicroBatchWhereTheLimitIsInTheWay) 
 TEST(ChosenPlan, OfAFirstStepFitsIntoTheMemoryThatIsNamed) {
   const Priced priced({.config = gpt(64, 2, 256), .rows = 32, .length = 64});
   const auto needed = [&](Bytes usable) {
-    return *priced.step->prices()->needed(priced.step->first_plan(32, usable), {.rows = 32});
+    const Plan plan = priced.step->first_plan(32, usable);
+    return priced.step->prices()->needed(plan, {.rows = 32})->largest();
   };
   const Bytes least = priced.step->least_plan(32)->needed, whole = needed(80_GiB);
   ASSERT_LT(least, whole);

@@ -183,7 +183,7 @@ TEST(Hole, AShrunkMicroBatchIsTheLargestThatFitsAndGrowsBack) {
   EXPECT_THAT(run.step->run(batch).events, IsEmpty());
   const auto needed = run.step->prices()->needed({.micro_batch = 30}, {.rows = 480});
   box.card(0).empty_cache();  // what it holds, no neighbour can take
-  box.card(0).set_used_by_others(total - *needed - 3_MiB);
+  box.card(0).set_used_by_others(total - needed->largest() - 3_MiB);
   const Committed shrunk = run.step->run(batch);
   EXPECT_EQ(shrunk.attempts, 1);
   EXPECT_GE(shrunk.plan.micro_batch, 30);

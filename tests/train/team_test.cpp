@@ -137,7 +137,7 @@ struct Shape {
   torch::ScalarType type;
 };
 
-class Equal : public testing::TestWithParam<Shape> {};
+class Equal : public ::testing::TestWithParam<Shape> {};
 
 // The parts of each rank on one device: their gradients, and then the ranks' sums in their order.
 double step_alone(Blocks& net, optim::Optimizer& optimizer, const Tensors& batch,
@@ -202,15 +202,15 @@ TEST_P(Equal, ReplicasTrainToTheBitAsOneDeviceDoes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Teams, Equal,
-                         testing::Values(Shape{4, 16, 2, torch::kDouble},
-                                         Shape{4, 16, 2, torch::kFloat},
-                                         Shape{3, 11, 2, torch::kFloat},
-                                         Shape{2, 7, 7, torch::kDouble},
-                                         Shape{4, 3, 1, torch::kFloat}));
+                         ::testing::Values(Shape{4, 16, 2, torch::kDouble},
+                                           Shape{4, 16, 2, torch::kFloat},
+                                           Shape{3, 11, 2, torch::kFloat},
+                                           Shape{2, 7, 7, torch::kDouble},
+                                           Shape{4, 3, 1, torch::kFloat}));
 
 // ---- Failures ----
 
-class TeamTest : public testing::Test {
+class TeamTest : public ::testing::Test {
  protected:
   static constexpr int kRanks = 3;
   const sim::Simulation box_ = sim::simulate(std::to_string(kRanks) + "x1GiB",
@@ -235,7 +235,7 @@ TEST_F(TeamTest, AnOutOfMemoryAtEachRequestOfEachCardLosesNoStep) {
       }
       EXPECT_EQ(done.loss(), expected);
       expect_same(run.state(), clean.state());
-      if (testing::Test::HasFailure()) return;
+      if (::testing::Test::HasFailure()) return;
       if (done.attempts == 1) {
         EXPECT_GT(request, 20U);
         break;
@@ -388,7 +388,7 @@ TEST(TeamPrices, AreTheMemoryOfEachReplicaToTheByte) {
     Together<Blocks> run(box, 3, options);
     run.step->prepare(batch);
     ASSERT_NE(run.step->prices(), nullptr) << run.step->why_unpriced();
-    priced = run.step->prices()->needed(options.plan, {.rows = 4});
+    priced = run.step->prices()->needed(options.plan, {.rows = 4})->largest();
     for (int i = 0; i < 2; ++i) static_cast<void>(run.step->run(batch));
     for (int card = 0; card < 3; ++card) {
       SCOPED_TRACE(card);

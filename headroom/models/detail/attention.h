@@ -73,14 +73,15 @@ struct LayerInputs {
   return returned[0];
 }
 
-// Runs a model's layers one after the other.
+// Runs a model's layers that are here, one after the other.
 template <typename Layer>
 [[nodiscard]] Tensor through_layers(const Net& net, const nn::List<Layer>& layers,
                                     const std::shared_ptr<const LayerInputs>& with, Tensor states) {
   for (std::size_t i = 0; i < layers.size(); ++i)
-    states = net.run_layer(
-        i, [layer = layers[i], with](const Tensor& x) { return states_of((*layer)(x, *with)); },
-        states);
+    if (layers[i])
+      states = net.run_layer(
+          i, [layer = layers[i], with](const Tensor& x) { return states_of((*layer)(x, *with)); },
+          states);
   return states;
 }
 
@@ -92,6 +93,7 @@ template <typename Layer>
                                                  Tensor states) {
   nn::Tensors outputs;
   for (std::size_t i = 0; i < layers.size(); ++i) {
+    if (!layers[i]) continue;
     const auto run = [layer = layers[i], with](const nn::Tensors& x) {
       return (*layer)(x[0], *with);
     };

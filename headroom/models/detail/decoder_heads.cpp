@@ -23,8 +23,19 @@ class DecoderNet : public Net {
     with.transformers = settings().transformers;
     if (keeps_cache() && (options_.cache_when_training || !is_training()))
       with.cache = &output.cache;
-    if (options_.collects_routes) with.routes = &output.more;
+    if (options_.collects_routes) {
+      with.routes = &output.more;
+      if (!batch.given.empty()) output.more.assign(batch.given.begin() + 1, batch.given.end());
+    }
     return (*decoder_)(batch, *this, with);
+  }
+
+  // Routers' logits go with the states, because the loss needs those of all layers.
+  static Output to_next_part(Tensor states, Output output) {
+    output.handed_on.push_back(std::move(states));
+    for (Tensor& route : output.more) output.handed_on.push_back(std::move(route));
+    output.more.clear();
+    return output;
   }
 
   const HeadOptions options_;
@@ -35,11 +46,12 @@ class DecoderLm : public DecoderNet {
  public:
   DecoderLm(const model::ModelConfig& config, const Settings& settings, const Headless& headless)
       : DecoderNet(config, Task::causal_lm, settings, headless),
-        head_(made_head(config.flag("tie_word_embeddings"))) {}
+        head_(here().ends() ? made_head(config.flag("tie_word_embeddings")) : nullptr) {}
 
   Output run(const Batch& batch) override {
     Output output;
     const Tensor states = states_of(batch, output);
+    if (!here().ends()) return to_next_part(states, std::move(output));
     if (fuses_loss(batch)) {
       output.loss = fused_causal_lm_loss(capped_head(), states, batch.labels);
     } else if (chunks_loss(batch)) {
@@ -96,12 +108,14 @@ class DecoderClassifier : public DecoderNet {
   DecoderClassifier(const model::ModelConfig& config, const Settings& settings,
                     const Headless& headless)
       : DecoderNet(config, Task::sequence_classification, settings, headless),
-        score_(child<nn::Linear>(*this, "score", decoder_->embedding().size(1), config.labels(),
-                                 false)) {}
+        score_(here().ends() ? child<nn::Linear>(*this, "score", decoder_->embedding().size(1),
+                                                 config.labels(), false)
+                             : nullptr) {}
 
   Output run(const Batch& batch) override {
     Output output;
     const Tensor states = states_of(batch, output);
+    if (!here().ends()) return to_next_part(states, std::move(output));
     const Tensor everywhere = (*score_)(states);
     return classified(at_last_token(everywhere, batch.tokens, config()), batch, std::move(output));
   }

@@ -11,10 +11,10 @@ namespace headroom::models::detail {
 
 class Decoder : public torch::nn::Module {
  public:
-  // The hidden states [batch, length, width]. `net` runs the layers; `given` has the form of
-  // attention, the cache and the routes.
+  // The hidden states [batch, length, width], of a part those to hand on. `net` runs the layers;
+  // `given` has the form of attention, the cache and the routes.
   virtual Tensor operator()(const Batch& batch, const Net& net, const LayerInputs& given) const = 0;
-  // The weight of the token embedding [vocabulary, width].
+  // The weight of the token embedding [vocabulary, width], without memory if it is not here.
   [[nodiscard]] virtual const Tensor& embedding() const = 0;
 };
 
@@ -42,7 +42,8 @@ struct Headless {
 template <typename Decoder>
 [[nodiscard]] Build decoder_family(const HeadOptions& options) {
   return decoder_family([options](const model::ModelConfig& config, const Settings& settings) {
-    return Headless{std::make_shared<Decoder>(config, settings.transformers), options};
+    const Here here(config, settings);
+    return Headless{std::make_shared<Decoder>(config, settings.transformers, here), options};
   });
 }
 

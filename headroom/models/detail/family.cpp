@@ -3,9 +3,38 @@
 #include <ATen/ATen.h>
 
 #include "headroom/base/error.h"
+#include "headroom/libtorch/on.h"
+#include "headroom/model/shapes.h"
+#include "headroom/model/tasks.h"
 #include "headroom/models/detail/loss.h"
 
 namespace headroom::models::detail {
+
+Here::Here(const model::ModelConfig& config, const Settings& settings)
+    : begins_(true),
+      ends_(true),
+      ties_(settings.task && model::is_over_tokens(*settings.task) &&
+            config.flag("tie_word_embeddings")),
+      first_(0),
+      last_(model::layer_count(config)) {
+  if (!settings.part) return;
+  begins_ = settings.part->first == 0;
+  ends_ = settings.part->first + settings.part->count == last_;
+  first_ = settings.part->first;
+  last_ = first_ + settings.part->count;
+}
+
+std::shared_ptr<nn::Embedding> Here::words(torch::nn::Module& of, const char* name,
+                                           std::int64_t rows, std::int64_t width,
+                                           std::int64_t padding, bool also) const {
+  if (begins_ || (ends_ && ties_) || also)
+    return child<nn::Embedding>(of, name, rows, width, padding);
+  return libtorch::on(at::kMeta,
+                      [&] { return std::make_shared<nn::Embedding>(rows, width, padding); });
+}
+
+Net::Net(model::ModelConfig config, Task task, const Settings& settings)
+    : Model(std::move(config), task, settings), here_(Model::config(), settings) {}
 
 nn::Recompute Net::recomputes(std::size_t index) const {
   const Checkpointing& checkpointing = settings().checkpointing;

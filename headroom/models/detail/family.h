@@ -50,11 +50,42 @@ struct TokenHead {
 // The projection, with its adapter, for the fused loss.
 [[nodiscard]] nn::FusedHead fused_head(const nn::Linear& projection);
 
+// What of a model is here: all of it, or the part that the settings name.
+class Here {
+ public:
+  Here(const model::ModelConfig& config, const Settings& settings);
+
+  // What comes before the first layer, and after the last one.
+  [[nodiscard]] bool begins() const { return begins_; }
+  [[nodiscard]] bool ends() const { return ends_; }
+  [[nodiscard]] bool has(std::int64_t layer) const { return first_ <= layer && layer < last_; }
+
+  // An embedding of tokens, registered if it is here: for the tokens, tied to the head, or `also`
+  // for another reason. One that is not has sizes and no memory.
+  [[nodiscard]] std::shared_ptr<nn::Embedding> words(torch::nn::Module& of, const char* name,
+                                                     std::int64_t rows, std::int64_t width,
+                                                     std::int64_t padding = -1,
+                                                     bool also = false) const;
+  // Adds layer number `index` to a list if it is here.
+  template <typename Layer, typename Make>
+  void add(nn::List<Layer>& list, std::int64_t index, const Make& make) const {
+    if (has(index))
+      list.add(make());
+    else
+      list.skip();
+  }
+
+ private:
+  bool begins_, ends_, ties_;
+  std::int64_t first_, last_;  // beyond the last
+};
+
 // A model that is its own module.
 class Net : public torch::nn::Module, public Model {
  public:
   torch::nn::Module& module() override { return *this; }
 
+  [[nodiscard]] const Here& here() const { return here_; }
   // Runs layer number `index`, checkpointed if the settings say so.
   [[nodiscard]] Tensor run_layer(std::size_t index, const Function& layer,
                                  const Tensor& states) const;
@@ -63,7 +94,7 @@ class Net : public torch::nn::Module, public Model {
                                       const nn::Tensors& inputs) const;
 
  protected:
-  using Model::Model;
+  Net(model::ModelConfig config, Task task, const Settings& settings);
 
   [[nodiscard]] bool keeps_cache() const;
   // True if this batch's loss is computed in chunks.
@@ -78,9 +109,15 @@ class Net : public torch::nn::Module, public Model {
                            const Batch& batch) const;
   // Adds the logits of a row's classes, and the loss if the batch has labels.
   [[nodiscard]] Output classified(Tensor logits, const Batch& batch, Output output = {}) const;
+  // Of a part that does not end: hands on the states.
+  [[nodiscard]] static Output handing_on(Tensor states) {
+    return {.handed_on = {std::move(states)}};
+  }
 
  private:
   [[nodiscard]] nn::Recompute recomputes(std::size_t index) const;
+
+  const Here here_;
 };
 
 // Makes a module of this class and registers it under the name.

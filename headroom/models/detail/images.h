@@ -21,32 +21,37 @@ template <typename Part, typename... With>
   return states;
 }
 
-// Runs the layers of a stage. `first`: the number of the first one, counted over all stages.
+// Runs the layers of a stage that are here. `first`: the number of the first one, counted over all
+// stages.
 template <typename Layer>
 [[nodiscard]] Tensor through_stage(const Net& net, const nn::List<Layer>& layers, std::size_t first,
                                    Tensor states) {
   for (std::size_t i = 0; i < layers.size(); ++i)
-    states = net.run_layer(
-        first + i, [layer = layers[i]](const Tensor& x) { return (*layer)(x); }, states);
+    if (layers[i])
+      states = net.run_layer(
+          first + i, [layer = layers[i]](const Tensor& x) { return (*layer)(x); }, states);
   return states;
 }
 
 // Classifies images by the last states of a `Base`, which is made from a config, with
-//   // Last states, and their means.
-//   std::pair<Tensor, Tensor> operator()(const Net& net, const Tensor& pixels) const;
+//   // Last states, and their means, if the last layer is here.
+//   std::pair<Tensor, Tensor> operator()(const Net& net, const Batch& batch) const;
 //   std::int64_t width() const;  // of both
 template <typename Base, typename Classifier = nn::Linear>
 class ConvolutionalClassifier : public Net {
  public:
   ConvolutionalClassifier(const model::ModelConfig& config, const Settings& settings)
       : Net(config, Task::image_classification, settings),
-        base_(child<Base>(*this, config.type(), config)),
-        classifier_(child<Classifier>(*this, "classifier", base_->width(), config.labels())) {}
+        base_(child<Base>(*this, config.type(), config, here())),
+        classifier_(here().ends()
+                        ? child<Classifier>(*this, "classifier", base_->width(), config.labels())
+                        : nullptr) {}
 
   Output run(const Batch& batch) override {
-    check_images(batch, config().at_least_1("num_channels"));
+    if (here().begins()) check_images(batch, config().at_least_1("num_channels"));
     // transformers' output holds the last states until the loss is computed.
-    const auto [last, pooled] = (*base_)(*this, batch.pixels);
+    const auto [last, pooled] = (*base_)(*this, batch);
+    if (!here().ends()) return handing_on(last);
     return classified((*classifier_)(pooled), batch);
   }
 

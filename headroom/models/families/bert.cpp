@@ -61,7 +61,7 @@ class WithBert : public Net {
  protected:
   WithBert(const ModelConfig& config, Task task, const Settings& settings, bool with_pooler)
       : Net(config, task, settings),
-        bert_(child<BertModel>(*this, config.type(), config, with_pooler)) {}
+        bert_(child<BertModel>(*this, config.type(), config, here(), with_pooler)) {}
 
   const std::shared_ptr<BertModel> bert_;
 };
@@ -70,6 +70,7 @@ class LanguageModel : public WithBert {
  public:
   LanguageModel(const ModelConfig& config, Task task, const Settings& settings)
       : WithBert(config, task, settings, false) {
+    if (!here().ends()) return;
     const BertShape shape(config);
     torch::nn::Module& head = shape.roberta ? *this : *child<torch::nn::Module>(*this, "cls");
     head_ = child<LmHead>(head, shape.roberta ? "lm_head" : "predictions", config, shape,
@@ -81,6 +82,7 @@ class LanguageModel : public WithBert {
     // With labels nothing is generated, and transformers keeps no cache.
     const bool keeps = keeps_cache() && !batch.labels.defined();
     const BertStates from = (*bert_)(batch, *this, keeps ? &output.cache : nullptr);
+    if (!here().ends()) return handing_on(from.states);
     const auto inner = [head = head_](const Tensor& x) { return head->inner(x); };
     set_logits_and_loss(output, {inner, head_->projection()}, from.states, batch);
     return output;
@@ -95,6 +97,7 @@ class SequenceClassifier : public WithBert {
  public:
   SequenceClassifier(const ModelConfig& config, Task task, const Settings& settings)
       : WithBert(config, task, settings, config.type() == "bert") {
+    if (!here().ends()) return;
     const std::int64_t width = config.count("hidden_size"), labels = config.labels();
     if (config.type() == "bert") {
       out_ = child<Linear>(*this, "classifier", width, labels);
@@ -108,6 +111,7 @@ class SequenceClassifier : public WithBert {
 
   Output run(const Batch& batch) override {
     const BertStates from = (*bert_)(batch, *this, nullptr);
+    if (!here().ends()) return handing_on(from.states);
     return classified(logits_of(from), batch);
   }
 

@@ -19,19 +19,19 @@ using nn::Tensors;
 
 class BertEmbeddings : public torch::nn::Module {
  public:
-  explicit BertEmbeddings(const BertShape& shape)
+  BertEmbeddings(const BertShape& shape, const Here& here)
       : shape_(shape),
-        words_(child<nn::Embedding>(*this, "word_embeddings", shape.vocabulary, shape.width,
-                                    shape.padding)),
-        places_(child<nn::Embedding>(*this, "position_embeddings", shape.positions, shape.width,
-                                     shape.roberta ? shape.padding : -1)),
-        segments_(
-            child<nn::Embedding>(*this, "token_type_embeddings", shape.segments, shape.width)),
-        norm_(child<LayerNorm>(*this, "LayerNorm", shape.width, shape.epsilon)),
-        position_ids_(register_buffer(
-            "position_ids", at::arange(shape.positions, at::dtype(at::kLong)).expand({1, -1}))),
-        segment_ids_(register_buffer("token_type_ids",
-                                     at::zeros({1, shape.positions}, at::dtype(at::kLong)))) {}
+        words_(here.words(*this, "word_embeddings", shape.vocabulary, shape.width, shape.padding)) {
+    if (!here.begins()) return;
+    places_ = child<nn::Embedding>(*this, "position_embeddings", shape.positions, shape.width,
+                                   shape.roberta ? shape.padding : -1);
+    segments_ = child<nn::Embedding>(*this, "token_type_embeddings", shape.segments, shape.width);
+    norm_ = child<LayerNorm>(*this, "LayerNorm", shape.width, shape.epsilon);
+    position_ids_ = register_buffer(
+        "position_ids", at::arange(shape.positions, at::dtype(at::kLong)).expand({1, -1}));
+    segment_ids_ =
+        register_buffer("token_type_ids", at::zeros({1, shape.positions}, at::dtype(at::kLong)));
+  }
 
   Tensor operator()(const Tensor& tokens, const LayerInputs& with) const {
     const std::int64_t rows = tokens.size(0), length = tokens.size(1);
@@ -69,9 +69,10 @@ class BertEmbeddings : public torch::nn::Module {
   }
 
   const BertShape shape_;
-  const std::shared_ptr<nn::Embedding> words_, places_, segments_;
-  const std::shared_ptr<LayerNorm> norm_;
-  const Tensor position_ids_, segment_ids_;
+  const std::shared_ptr<nn::Embedding> words_;
+  std::shared_ptr<nn::Embedding> places_, segments_;
+  std::shared_ptr<LayerNorm> norm_;
+  Tensor position_ids_, segment_ids_;
 };
 
 namespace {
@@ -199,14 +200,14 @@ class BertLayer : public torch::nn::Module {
   const std::shared_ptr<AddedOutput> output_;
 };
 
-BertModel::BertModel(const ModelConfig& config, bool with_pooler)
+BertModel::BertModel(const ModelConfig& config, const Here& here, bool with_pooler)
     : shape_(config),
-      embeddings_(child<BertEmbeddings>(*this, "embeddings", shape_)),
+      embeddings_(child<BertEmbeddings>(*this, "embeddings", shape_, here)),
       layers_(child<nn::List<BertLayer>>(*child<torch::nn::Module>(*this, "encoder"), "layer")) {
   const nn::Activation function = nn::activation(shape_.function);
   for (std::int64_t i = 0; i < shape_.layers; ++i)
-    layers_->add(std::make_shared<BertLayer>(shape_, function));
-  if (!with_pooler) return;
+    here.add(*layers_, i, [&] { return std::make_shared<BertLayer>(shape_, function); });
+  if (!with_pooler || !here.ends()) return;
   const auto pooler = child<torch::nn::Module>(*this, "pooler");
   pooler_ = child<Linear>(*pooler, "dense", shape_.width, shape_.width);
 }
@@ -216,8 +217,10 @@ BertStates BertModel::operator()(const Batch& batch, const Net& net, Cache* cach
   with->attention = net.settings().attention;
   with->transformers = net.settings().transformers;
   if (shape_.decoder) with->cache = cache;
-  const Tensor embedded = (*embeddings_)(batch.tokens, *with);
-  with->mask = with->newest() ? mask_of(batch, *with) : older_mask_of(batch, *with);
+  const Tensor embedded =
+      net.here().begins() ? (*embeddings_)(batch.tokens, *with) : batch.given.at(0);
+  const at::ScalarType type = embedded.scalar_type();
+  with->mask = with->newest() ? mask_of(batch, *with, type) : older_mask_of(batch, *with, type);
   BertStates result;
   result.states = with->newest() ? through_layers(net, *layers_, with, embedded)
                                  : through_layers_with_weights(net, *layers_, with, embedded);
@@ -227,15 +230,15 @@ BertStates BertModel::operator()(const Batch& batch, const Net& net, Cache* cach
   return result;
 }
 
-Tensor BertModel::mask_of(const Batch& batch, const LayerInputs& with) const {
-  const MaskOptions options = with.mask_options(embedding().scalar_type());
+Tensor BertModel::mask_of(const Batch& batch, const LayerInputs& with, at::ScalarType type) const {
+  const MaskOptions options = with.mask_options(type);
   const std::int64_t length = batch.tokens.size(1);
   if (!shape_.decoder) return bidirectional_mask(batch, length, options);
   return causal_mask(batch, at::arange(length, batch.tokens.options()), options);
 }
 
-Tensor BertModel::older_mask_of(const Batch& batch, const LayerInputs& with) const {
-  const at::ScalarType type = embedding().scalar_type();
+Tensor BertModel::older_mask_of(const Batch& batch, const LayerInputs& with,
+                                at::ScalarType type) const {
   const Tensor given = batch.mask.defined() ? batch.mask : ones_mask(batch.tokens);
   if (with.attention == Attention::sdpa) return sdpa_mask(batch, type, shape_.decoder);
   return inverted_mask(shape_.decoder ? decoder_mask(given) : given, type);

@@ -15,7 +15,7 @@ namespace headroom::models::detail {
 using model::BertShape;
 
 struct BertStates {
-  Tensor states;  // [batch, length, width]
+  Tensor states;  // [batch, length, width]; of a part those to hand on
   Tensor pooled;  // [batch, width]; undefined without a pooler
 };
 
@@ -24,14 +24,17 @@ class BertLayer;
 
 class BertModel : public torch::nn::Module {
  public:
-  BertModel(const model::ModelConfig& config, bool with_pooler);
+  BertModel(const model::ModelConfig& config, const Here& here, bool with_pooler);
 
   [[nodiscard]] BertStates operator()(const Batch& batch, const Net& net, Cache* cache) const;
-  [[nodiscard]] const Tensor& embedding() const;  // the word embedding, to tie a head to
+  // The word embedding, to tie a head to; without memory if it is not here.
+  [[nodiscard]] const Tensor& embedding() const;
 
  private:
-  [[nodiscard]] Tensor mask_of(const Batch& batch, const LayerInputs& with) const;
-  [[nodiscard]] Tensor older_mask_of(const Batch& batch, const LayerInputs& with) const;
+  [[nodiscard]] Tensor mask_of(const Batch& batch, const LayerInputs& with,
+                               at::ScalarType type) const;
+  [[nodiscard]] Tensor older_mask_of(const Batch& batch, const LayerInputs& with,
+                                     at::ScalarType type) const;
 
   const BertShape shape_;
   const std::shared_ptr<BertEmbeddings> embeddings_;

@@ -109,15 +109,17 @@ class Downsampling : public torch::nn::Module {
 
 class Stage : public torch::nn::Module {
  public:
-  Stage(const Shape& shape, std::size_t stage, std::int64_t layers_before)
+  Stage(const Shape& shape, std::size_t stage, std::int64_t layers_before, const Here& here)
       : layers_before_(layers_before) {
     const std::int64_t width = shape.widths[stage];
-    if (stage > 0)
+    if (stage > 0 && here.has(layers_before))
       downsampling_ =
           child<Downsampling>(*this, "downsampling_layer", shape.widths[stage - 1], width);
     layers_ = child<nn::List<Layer>>(*this, "layers");
     for (std::int64_t i = 0; i < shape.depths[stage]; ++i)
-      layers_->add(std::make_shared<Layer>(shape, width, drop_share(shape, layers_before + i)));
+      here.add(*layers_, layers_before + i, [&] {
+        return std::make_shared<Layer>(shape, width, drop_share(shape, layers_before + i));
+      });
   }
 
   Tensor operator()(const Tensor& x, const Net& net) const {
@@ -135,30 +137,36 @@ class Stage : public torch::nn::Module {
 
 class Base : public torch::nn::Module {
  public:
-  explicit Base(const ModelConfig& config) {
+  Base(const ModelConfig& config, const Here& here) : width_(Shape(config).widths.back()) {
     const Shape shape(config);
-    const auto embeddings = child<torch::nn::Module>(*this, "embeddings");
-    patches_ = child<Conv2d>(*embeddings, "patch_embeddings", shape.channels, shape.widths.front(),
-                             Conv2d::Options{.kernel = shape.patch, .stride = shape.patch});
-    embedding_norm_ = child<ChannelNorm>(*embeddings, "layernorm", shape.widths.front());
+    if (here.begins()) {
+      const auto embeddings = child<torch::nn::Module>(*this, "embeddings");
+      patches_ =
+          child<Conv2d>(*embeddings, "patch_embeddings", shape.channels, shape.widths.front(),
+                        Conv2d::Options{.kernel = shape.patch, .stride = shape.patch});
+      embedding_norm_ = child<ChannelNorm>(*embeddings, "layernorm", shape.widths.front());
+    }
     stages_ = child<nn::List<Stage>>(*child<torch::nn::Module>(*this, "encoder"), "stages");
     std::int64_t layers = 0;
     for (std::size_t i = 0; i < shape.depths.size(); ++i) {
-      stages_->add(std::make_shared<Stage>(shape, i, layers));
+      stages_->add(std::make_shared<Stage>(shape, i, layers, here));
       layers += shape.depths[i];
     }
-    norm_ = child<LayerNorm>(*this, "layernorm", shape.widths.back(), shape.epsilon);
+    if (here.ends()) norm_ = child<LayerNorm>(*this, "layernorm", width_, shape.epsilon);
   }
 
-  std::pair<Tensor, Tensor> operator()(const Net& net, const Tensor& pixels) const {
-    Tensor embedded = (*patches_)(pixels);
-    embedded = (*embedding_norm_)(embedded);
+  std::pair<Tensor, Tensor> operator()(const Net& net, const Batch& batch) const {
+    const bool begins = net.here().begins();
+    Tensor embedded = begins ? (*patches_)(batch.pixels) : batch.given.at(0);
+    if (begins) embedded = (*embedding_norm_)(embedded);
     const Tensor states = through(*stages_, embedded, net);
+    if (!net.here().ends()) return {states, {}};
     return {states, (*norm_)(states.mean({-2, -1}))};
   }
-  [[nodiscard]] std::int64_t width() const { return norm_->weight.size(0); }
+  [[nodiscard]] std::int64_t width() const { return width_; }
 
  private:
+  const std::int64_t width_;
   std::shared_ptr<Conv2d> patches_;
   std::shared_ptr<ChannelNorm> embedding_norm_;
   std::shared_ptr<nn::List<Stage>> stages_;

@@ -85,26 +85,28 @@ namespace {
 
 class WholeDecoder : public Decoder {
  public:
-  WholeDecoder(const Plan& plan, Transformers transformers)
+  WholeDecoder(const Plan& plan, Transformers transformers, const Here& here)
       : plan_(plan),
-        embedding_(child<nn::Embedding>(*this, "embed_tokens", plan.shape.vocabulary,
-                                        plan.shape.width, plan.shape.padding)),
+        embedding_(here.words(*this, "embed_tokens", plan.shape.vocabulary, plan.shape.width,
+                              plan.shape.padding)),
         layers_(child<nn::List<Layer>>(*this, "layers")) {
-    for (std::int64_t i = 0; i < plan.shape.layers; ++i) layers_->add(plan.layer());
-    norm_ = plan.norm(*this, "norm");
+    for (std::int64_t i = 0; i < plan.shape.layers; ++i) here.add(*layers_, i, plan.layer);
+    if (here.ends()) norm_ = plan.norm(*this, "norm");
     rotary_ = child<Rotary>(*this, "rotary_emb", plan.shape.rope, transformers);
   }
 
   Tensor operator()(const Batch& batch, const Net& net, const LayerInputs& given) const override {
     const auto with = std::make_shared<LayerInputs>(given);
-    Tensor embedded = (*embedding_)(batch.tokens);
-    if (plan_.scaled_embedding && given.newest()) embedded = scaled(embedded);
+    const bool begins = net.here().begins(), scales = begins && plan_.scaled_embedding;
+    Tensor embedded = begins ? (*embedding_)(batch.tokens) : batch.given.at(0);
+    if (scales && given.newest()) embedded = scaled(embedded);
     const Tensor positions = at::arange(batch.tokens.size(1), batch.tokens.options());
     with->positions = positions;
     const Masks masks = masks_of(*with, batch, embedded.scalar_type());
     with->rotation = (*rotary_)(positions.unsqueeze(0), embedded.scalar_type());
-    Tensor states = plan_.scaled_embedding && !given.newest() ? scaled(embedded) : embedded;
+    Tensor states = scales && !given.newest() ? scaled(embedded) : embedded;
     for (std::size_t i = 0; i < layers_->size(); ++i) {
+      if (!(*layers_)[i]) continue;
       const auto run = [layer = (*layers_)[i], with,
                         mask = masks.of(plan_.shape.windowed.at(i))](const Tensor& x) {
         LayerInputs own = *with;
@@ -114,7 +116,7 @@ class WholeDecoder : public Decoder {
       states = net.run_layer(i, run, states);
     }
     with->routes = nullptr;  // recomputed layers must not add theirs again
-    return norm_(states);
+    return net.here().ends() ? norm_(states) : states;
   }
 
   [[nodiscard]] const Tensor& embedding() const override { return embedding_->weight; }
@@ -159,11 +161,12 @@ class WholeDecoder : public Decoder {
 }  // namespace
 
 Build family(std::function<Plan(const ModelConfig&, Transformers)> plan_of) {
-  return decoder_family(
-      [plan_of = std::move(plan_of)](const ModelConfig& config, const Settings& settings) {
-        const Plan plan = plan_of(config, settings.transformers);
-        return Headless{std::make_shared<WholeDecoder>(plan, settings.transformers), plan.head};
-      });
+  return decoder_family([plan_of = std::move(plan_of)](const ModelConfig& config,
+                                                       const Settings& settings) {
+    const Plan plan = plan_of(config, settings.transformers);
+    const Here here(config, settings);
+    return Headless{std::make_shared<WholeDecoder>(plan, settings.transformers, here), plan.head};
+  });
 }
 
 }  // namespace headroom::models::detail::decoder

@@ -24,14 +24,15 @@ using Shape = model::DistilbertShape;
 
 class Embeddings : public torch::nn::Module {
  public:
-  Embeddings(const ModelConfig& config, const Shape& shape, Transformers transformers)
+  Embeddings(const ModelConfig& config, const Shape& shape, Transformers transformers,
+             const Here& here)
       : dropout_(shape.dropout),
-        words_(child<nn::Embedding>(*this, "word_embeddings", shape.vocabulary, shape.width,
-                                    shape.padding)),
-        places_(child<nn::Embedding>(*this, "position_embeddings", shape.positions, shape.width)),
-        norm_(child<LayerNorm>(*this, "LayerNorm", shape.width, kEpsilon)),
-        position_ids_(register_buffer(
-            "position_ids", at::arange(shape.positions, at::dtype(at::kLong)).expand({1, -1}))) {
+        words_(here.words(*this, "word_embeddings", shape.vocabulary, shape.width, shape.padding)) {
+    if (!here.begins()) return;
+    places_ = child<nn::Embedding>(*this, "position_embeddings", shape.positions, shape.width);
+    norm_ = child<LayerNorm>(*this, "LayerNorm", shape.width, kEpsilon);
+    position_ids_ = register_buffer(
+        "position_ids", at::arange(shape.positions, at::dtype(at::kLong)).expand({1, -1}));
     // 4.57 does not train sinusoidal positions.
     if (config.flag("sinusoidal_pos_embds") && transformers == Transformers::v4_57)
       places_->weight.set_requires_grad(false);
@@ -49,9 +50,10 @@ class Embeddings : public torch::nn::Module {
 
  private:
   const double dropout_;
-  const std::shared_ptr<nn::Embedding> words_, places_;
-  const std::shared_ptr<LayerNorm> norm_;
-  const Tensor position_ids_;
+  const std::shared_ptr<nn::Embedding> words_;
+  std::shared_ptr<nn::Embedding> places_;
+  std::shared_ptr<LayerNorm> norm_;
+  Tensor position_ids_;
 };
 
 class SelfAttention : public torch::nn::Module {
@@ -142,17 +144,18 @@ class Block : public torch::nn::Module {
 // DistilBertModel.
 class Encoder : public torch::nn::Module {
  public:
-  Encoder(const ModelConfig& config, Transformers transformers)
-      : embeddings_(child<Embeddings>(*this, "embeddings", config, Shape(config), transformers)),
+  Encoder(const ModelConfig& config, Transformers transformers, const Here& here)
+      : embeddings_(
+            child<Embeddings>(*this, "embeddings", config, Shape(config), transformers, here)),
         layers_(child<nn::List<Block>>(*child<torch::nn::Module>(*this, "transformer"), "layer")) {
     const Shape shape(config);
     const nn::Activation function = nn::activation(shape.function);
     for (std::int64_t i = 0; i < shape.layers; ++i)
-      layers_->add(std::make_shared<Block>(shape, function));
+      here.add(*layers_, i, [&] { return std::make_shared<Block>(shape, function); });
   }
 
   Tensor operator()(const Batch& batch, const Net& net) const {
-    const Tensor embedded = (*embeddings_)(batch.tokens);
+    const Tensor embedded = net.here().begins() ? (*embeddings_)(batch.tokens) : batch.given.at(0);
     auto with = std::make_shared<LayerInputs>();
     with->attention = net.settings().attention;
     with->transformers = net.settings().transformers;
@@ -179,7 +182,7 @@ class WithEncoder : public Net {
   WithEncoder(const ModelConfig& config, Task task, const Settings& settings)
       : Net(config, task, settings),
         shape_(config),
-        encoder_(child<Encoder>(*this, "distilbert", config, settings.transformers)) {}
+        encoder_(child<Encoder>(*this, "distilbert", config, settings.transformers, here())) {}
 
   const Shape shape_;
   const std::shared_ptr<Encoder> encoder_;
@@ -188,20 +191,21 @@ class WithEncoder : public Net {
 class MaskedLm : public WithEncoder {
  public:
   MaskedLm(const ModelConfig& config, Task task, const Settings& settings)
-      : WithEncoder(config, task, settings),
-        activation_(nn::activation(shape_.function)),
-        transform_(child<Linear>(*this, "vocab_transform", shape_.width, shape_.width)),
-        norm_(child<LayerNorm>(*this, "vocab_layer_norm", shape_.width, kEpsilon)),
-        projector_(
-            config.flag("tie_word_embeddings")
-                ? child<Linear>(*this, "vocab_projector", encoder_->embedding())
-                : child<Linear>(*this, "vocab_projector", shape_.width, shape_.vocabulary, false)) {
+      : WithEncoder(config, task, settings), activation_(nn::activation(shape_.function)) {
+    if (!here().ends()) return;
+    transform_ = child<Linear>(*this, "vocab_transform", shape_.width, shape_.width);
+    norm_ = child<LayerNorm>(*this, "vocab_layer_norm", shape_.width, kEpsilon);
+    projector_ =
+        config.flag("tie_word_embeddings")
+            ? child<Linear>(*this, "vocab_projector", encoder_->embedding())
+            : child<Linear>(*this, "vocab_projector", shape_.width, shape_.vocabulary, false);
     projector_->bias = projector_->register_parameter("bias", at::empty({shape_.vocabulary}));
   }
 
   Output run(const Batch& batch) override {
     Output output;
     const Tensor states = (*encoder_)(batch, *this);
+    if (!here().ends()) return handing_on(states);
     const auto inner = [self = shared_from_this(), this](const Tensor& x) { return inner_of(x); };
     set_logits_and_loss(output, {inner, projector_}, states, batch);
     return output;
@@ -216,21 +220,23 @@ class MaskedLm : public WithEncoder {
   }
 
   const nn::Activation activation_;
-  const std::shared_ptr<Linear> transform_;
-  const std::shared_ptr<LayerNorm> norm_;
-  const std::shared_ptr<Linear> projector_;
+  std::shared_ptr<Linear> transform_;
+  std::shared_ptr<LayerNorm> norm_;
+  std::shared_ptr<Linear> projector_;
 };
 
 class SequenceClassifier : public WithEncoder {
  public:
   SequenceClassifier(const ModelConfig& config, Task task, const Settings& settings)
-      : WithEncoder(config, task, settings),
-        dropout_(config.number("seq_classif_dropout")),
-        pre_(child<Linear>(*this, "pre_classifier", shape_.width, shape_.width)),
-        classifier_(child<Linear>(*this, "classifier", shape_.width, config.labels())) {}
+      : WithEncoder(config, task, settings), dropout_(config.number("seq_classif_dropout")) {
+    if (!here().ends()) return;
+    pre_ = child<Linear>(*this, "pre_classifier", shape_.width, shape_.width);
+    classifier_ = child<Linear>(*this, "classifier", shape_.width, config.labels());
+  }
 
   Output run(const Batch& batch) override {
     const Tensor states = (*encoder_)(batch, *this);
+    if (!here().ends()) return handing_on(states);
     Tensor pooled = states.select(1, 0);
     pooled = (*pre_)(pooled);
     pooled = at::relu(pooled);
@@ -240,7 +246,7 @@ class SequenceClassifier : public WithEncoder {
 
  private:
   const double dropout_;
-  const std::shared_ptr<Linear> pre_, classifier_;
+  std::shared_ptr<Linear> pre_, classifier_;
 };
 
 }  // namespace

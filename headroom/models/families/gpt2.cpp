@@ -149,26 +149,32 @@ class Block : public torch::nn::Module {
 
 class Gpt2 : public Decoder {
  public:
-  Gpt2(const ModelConfig& config, Transformers transformers)
+  Gpt2(const ModelConfig& config, Transformers transformers, const Here& here)
       : shape_(config),
-        tokens_(child<nn::Embedding>(*this, "wte", shape_.vocabulary, shape_.width)),
-        positions_(child<nn::Embedding>(*this, "wpe", shape_.positions, shape_.width)),
+        tokens_(here.words(*this, "wte", shape_.vocabulary, shape_.width)),
+        positions_(here.begins()
+                       ? child<nn::Embedding>(*this, "wpe", shape_.positions, shape_.width)
+                       : nullptr),
         layers_(child<nn::List<Block>>(*this, "h")),
-        norm_(child<LayerNorm>(*this, "ln_f", shape_.width, shape_.epsilon)) {
+        norm_(here.ends() ? child<LayerNorm>(*this, "ln_f", shape_.width, shape_.epsilon)
+                          : nullptr) {
     const nn::Activation function = nn::activation(shape_.function);
     for (std::int64_t i = 0; i < shape_.layers; ++i)
-      layers_->add(std::make_shared<Block>(shape_, function, i, transformers));
+      here.add(*layers_, i,
+               [&] { return std::make_shared<Block>(shape_, function, i, transformers); });
   }
 
   Tensor operator()(const Batch& batch, const Net& net, const LayerInputs& given) const override {
-    const Tensor embedded = (*tokens_)(batch.tokens);
+    const bool begins = net.here().begins();
+    const Tensor embedded = begins ? (*tokens_)(batch.tokens) : batch.given.at(0);
     const Tensor positions = at::arange(batch.tokens.size(1), batch.tokens.options());
-    const Tensor places = (*positions_)(positions.unsqueeze(0));
-    Tensor states = embedded + places;
+    const Tensor places = begins ? (*positions_)(positions.unsqueeze(0)) : Tensor();
+    Tensor states = begins ? embedded + places : embedded;
     const auto with = std::make_shared<const LayerInputs>(given);
     const Tensor mask = causal_mask(batch, positions, given.mask_options(embedded.scalar_type()));
-    states = at::dropout(states, shape_.embedding_dropout, is_training());
+    if (begins) states = at::dropout(states, shape_.embedding_dropout, is_training());
     for (std::size_t i = 0; i < layers_->size(); ++i) {
+      if (!(*layers_)[i]) continue;
       // The mask is an input, because the backward pass frees inputs but not the function's
       // captures.
       const auto run = [layer = (*layers_)[i], with](const nn::Tensors& x) {
@@ -178,7 +184,7 @@ class Gpt2 : public Decoder {
       };
       states = net.run_layer(i, run, nn::Tensors{states, mask})[0];
     }
-    return (*norm_)(states);
+    return net.here().ends() ? (*norm_)(states) : states;
   }
 
   [[nodiscard]] const Tensor& embedding() const override { return tokens_->weight; }

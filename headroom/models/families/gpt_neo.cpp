@@ -123,27 +123,33 @@ class Block : public torch::nn::Module {
 
 class GptNeo : public Decoder {
  public:
-  GptNeo(const ModelConfig& config, Transformers)
+  GptNeo(const ModelConfig& config, const Here& here)
       : shape_(config),
-        tokens_(child<nn::Embedding>(*this, "wte", shape_.vocabulary, shape_.width)),
-        positions_(child<nn::Embedding>(*this, "wpe", shape_.positions, shape_.width)),
+        tokens_(here.words(*this, "wte", shape_.vocabulary, shape_.width)),
+        positions_(here.begins()
+                       ? child<nn::Embedding>(*this, "wpe", shape_.positions, shape_.width)
+                       : nullptr),
         layers_(child<nn::List<Block>>(*this, "h")),
-        norm_(child<LayerNorm>(*this, "ln_f", shape_.width, shape_.epsilon)) {
+        norm_(here.ends() ? child<LayerNorm>(*this, "ln_f", shape_.width, shape_.epsilon)
+                          : nullptr) {
     const nn::Activation function = nn::activation(shape_.function);
-    for (const bool windowed : shape_.windowed)
-      layers_->add(std::make_shared<Block>(shape_, function, windowed));
+    for (std::int64_t i = 0; i < shape_.layers; ++i)
+      here.add(*layers_, i,
+               [&] { return std::make_shared<Block>(shape_, function, shape_.windowed.at(i)); });
   }
 
   Tensor operator()(const Batch& batch, const Net& net, const LayerInputs& given) const override {
-    const Tensor embedded = (*tokens_)(batch.tokens);
+    const bool begins = net.here().begins();
+    const Tensor embedded = begins ? (*tokens_)(batch.tokens) : batch.given.at(0);
     const Tensor positions = at::arange(batch.tokens.size(1), batch.tokens.options());
     auto with = std::make_shared<LayerInputs>(given);
     const auto make_mask = given.newest() ? causal_mask : additive_causal_mask;
     with->mask = make_mask(batch, positions, given.mask_options(embedded.scalar_type()));
-    const Tensor places = (*positions_)(positions.unsqueeze(0));
-    Tensor states = embedded + places;
-    states = at::dropout(states, shape_.embedding_dropout, is_training());
-    return (*norm_)(through_layers_with_weights(net, *layers_, with, states));
+    const Tensor places = begins ? (*positions_)(positions.unsqueeze(0)) : Tensor();
+    Tensor states = begins ? embedded + places : embedded;
+    if (begins) states = at::dropout(states, shape_.embedding_dropout, is_training());
+    states = through_layers_with_weights(net, *layers_, with, states);
+    return net.here().ends() ? (*norm_)(states) : states;
   }
 
   [[nodiscard]] const Tensor& embedding() const override { return tokens_->weight; }
@@ -163,7 +169,7 @@ Build gpt_neo_family() {
     const HeadOptions options = {.decoder = "transformer",
                                  .head = "lm_head",
                                  .casts_twice = settings.transformers == Transformers::v4_57};
-    return Headless{std::make_shared<gpt_neo::GptNeo>(config, settings.transformers), options};
+    return Headless{std::make_shared<gpt_neo::GptNeo>(config, Here(config, settings)), options};
   });
 }
 

@@ -94,26 +94,30 @@ class Layer : public torch::nn::Module {
 
 class GptNeoX : public Decoder {
  public:
-  GptNeoX(const ModelConfig& config, Transformers transformers)
+  GptNeoX(const ModelConfig& config, Transformers transformers, const Here& here)
       : shape_(config),
-        tokens_(child<nn::Embedding>(*this, "embed_in", shape_.vocabulary, shape_.width)),
+        tokens_(here.words(*this, "embed_in", shape_.vocabulary, shape_.width)),
         layers_(child<nn::List<Layer>>(*this, "layers")),
-        norm_(child<LayerNorm>(*this, "final_layer_norm", shape_.width, shape_.epsilon)),
+        norm_(here.ends()
+                  ? child<LayerNorm>(*this, "final_layer_norm", shape_.width, shape_.epsilon)
+                  : nullptr),
         rotary_(child<Rotary>(*this, "rotary_emb", shape_.rope, transformers)) {
     const nn::Activation function = nn::activation(shape_.function);
     for (std::int64_t i = 0; i < shape_.layers; ++i)
-      layers_->add(std::make_shared<Layer>(shape_, function));
+      here.add(*layers_, i, [&] { return std::make_shared<Layer>(shape_, function); });
   }
 
   Tensor operator()(const Batch& batch, const Net& net, const LayerInputs& given) const override {
-    const Tensor embedded = (*tokens_)(batch.tokens);
+    const bool begins = net.here().begins();
+    const Tensor embedded = begins ? (*tokens_)(batch.tokens) : batch.given.at(0);
     const Tensor positions = at::arange(batch.tokens.size(1), batch.tokens.options());
     auto with = std::make_shared<LayerInputs>(given);
     with->positions = positions;
     with->mask = causal_mask(batch, positions, given.mask_options(embedded.scalar_type()));
-    Tensor states = at::dropout(embedded, shape_.hidden_dropout, is_training());
+    Tensor states = begins ? at::dropout(embedded, shape_.hidden_dropout, is_training()) : embedded;
     with->rotation = (*rotary_)(positions.unsqueeze(0), states.scalar_type());
-    return (*norm_)(through_layers(net, *layers_, with, std::move(states)));
+    states = through_layers(net, *layers_, with, std::move(states));
+    return net.here().ends() ? (*norm_)(states) : states;
   }
 
   [[nodiscard]] const Tensor& embedding() const override { return tokens_->weight; }

@@ -100,26 +100,29 @@ class DecoderLayer : public torch::nn::Module {
 
 class InnerDecoder : public torch::nn::Module {
  public:
-  explicit InnerDecoder(const ModelConfig& config)
+  InnerDecoder(const ModelConfig& config, const Here& here)
       : shape_(config),
-        tokens_(child<nn::Embedding>(*this, "embed_tokens", shape_.vocabulary, shape_.token_width,
-                                     shape_.padding)),
-        positions_(child<nn::Embedding>(*this, "embed_positions",
-                                        shape_.positions + Shape::kFirstPosition, shape_.width)) {
-    if (shape_.token_width != shape_.width) {
+        tokens_(here.words(*this, "embed_tokens", shape_.vocabulary, shape_.token_width,
+                           shape_.padding)) {
+    const bool projects = shape_.token_width != shape_.width;
+    if (here.begins())
+      positions_ = child<nn::Embedding>(*this, "embed_positions",
+                                        shape_.positions + Shape::kFirstPosition, shape_.width);
+    if (projects && here.ends())
       out_ = child<Linear>(*this, "project_out", shape_.width, shape_.token_width, false);
+    if (projects && here.begins())
       in_ = child<Linear>(*this, "project_in", shape_.token_width, shape_.width, false);
-    }
-    if (shape_.norm_at_end)
+    if (shape_.norm_at_end && here.ends())
       norm_ = child<LayerNorm>(*this, "final_layer_norm", shape_.width, kEpsilon, shape_.affine);
     layers_ = child<nn::List<DecoderLayer>>(*this, "layers");
     const nn::Activation function = nn::activation(shape_.function);
     for (std::int64_t i = 0; i < shape_.layers; ++i)
-      layers_->add(std::make_shared<DecoderLayer>(shape_, function));
+      here.add(*layers_, i, [&] { return std::make_shared<DecoderLayer>(shape_, function); });
   }
 
   Tensor operator()(const Batch& batch, const Net& net, const LayerInputs& given) const {
-    Tensor embedded = (*tokens_)(batch.tokens);
+    const bool begins = net.here().begins();
+    Tensor embedded = begins ? (*tokens_)(batch.tokens) : batch.given.at(0);
     const Tensor positions = at::arange(batch.tokens.size(1), batch.tokens.options());
     Batch with_mask = batch;
     if (!batch.mask.defined()) {
@@ -136,9 +139,9 @@ class InnerDecoder : public torch::nn::Module {
       with->mask = additive_causal_mask(with_mask, positions, options);
       with->places = places_of(with_mask.mask);
     }
-    const Tensor places = (*positions_)(with->places + Shape::kFirstPosition);
+    const Tensor places = begins ? (*positions_)(with->places + Shape::kFirstPosition) : Tensor();
     if (in_) embedded = (*in_)(embedded);
-    Tensor states = through_layers(net, *layers_, with, embedded + places);
+    Tensor states = through_layers(net, *layers_, with, begins ? embedded + places : embedded);
     if (norm_) states = (*norm_)(states);
     if (out_) states = (*out_)(states);
     return states;
@@ -156,7 +159,8 @@ class InnerDecoder : public torch::nn::Module {
   }
 
   const Shape shape_;
-  const std::shared_ptr<nn::Embedding> tokens_, positions_;
+  const std::shared_ptr<nn::Embedding> tokens_;
+  std::shared_ptr<nn::Embedding> positions_;
   std::shared_ptr<Linear> out_, in_;
   std::shared_ptr<LayerNorm> norm_;
   std::shared_ptr<nn::List<DecoderLayer>> layers_;
@@ -165,8 +169,8 @@ class InnerDecoder : public torch::nn::Module {
 // On the hub the decoder is one level deeper: model.decoder.
 class Opt : public Decoder {
  public:
-  Opt(const ModelConfig& config, Transformers)
-      : decoder_(child<InnerDecoder>(*this, "decoder", config)) {}
+  Opt(const ModelConfig& config, Transformers, const Here& here)
+      : decoder_(child<InnerDecoder>(*this, "decoder", config, here)) {}
 
   Tensor operator()(const Batch& batch, const Net& net, const LayerInputs& given) const override {
     return (*decoder_)(batch, net, given);

@@ -95,27 +95,29 @@ class DecoderLayer : public torch::nn::Module {
 
 class Phi : public Decoder {
  public:
-  Phi(const ModelConfig& config, Transformers transformers)
+  Phi(const ModelConfig& config, Transformers transformers, const Here& here)
       : shape_(config),
-        tokens_(child<nn::Embedding>(*this, "embed_tokens", shape_.vocabulary, shape_.width,
-                                     shape_.padding)),
+        tokens_(here.words(*this, "embed_tokens", shape_.vocabulary, shape_.width, shape_.padding)),
         layers_(child<nn::List<DecoderLayer>>(*this, "layers")),
         rotary_(child<Rotary>(*this, "rotary_emb", shape_.rope, transformers)),
-        norm_(child<LayerNorm>(*this, "final_layernorm", shape_.width, shape_.epsilon)) {
+        norm_(here.ends() ? child<LayerNorm>(*this, "final_layernorm", shape_.width, shape_.epsilon)
+                          : nullptr) {
     const nn::Activation function = nn::activation(shape_.function);
     for (std::int64_t i = 0; i < shape_.layers; ++i)
-      layers_->add(std::make_shared<DecoderLayer>(shape_, function));
+      here.add(*layers_, i, [&] { return std::make_shared<DecoderLayer>(shape_, function); });
   }
 
   Tensor operator()(const Batch& batch, const Net& net, const LayerInputs& given) const override {
-    Tensor embedded = (*tokens_)(batch.tokens);
+    const bool begins = net.here().begins();
+    Tensor embedded = begins ? (*tokens_)(batch.tokens) : batch.given.at(0);
     const Tensor positions = at::arange(batch.tokens.size(1), batch.tokens.options());
     auto with = std::make_shared<LayerInputs>(given);
     with->positions = positions;
     with->mask = causal_mask(batch, positions, given.mask_options(embedded.scalar_type()));
-    embedded = at::dropout(embedded, shape_.embedding_dropout, is_training());
+    if (begins) embedded = at::dropout(embedded, shape_.embedding_dropout, is_training());
     with->rotation = (*rotary_)(positions.unsqueeze(0), embedded.scalar_type());
-    return (*norm_)(through_layers(net, *layers_, with, embedded));
+    const Tensor states = through_layers(net, *layers_, with, embedded);
+    return net.here().ends() ? (*norm_)(states) : states;
   }
 
   [[nodiscard]] const Tensor& embedding() const override { return tokens_->weight; }

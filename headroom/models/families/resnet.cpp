@@ -80,13 +80,16 @@ class Layer : public torch::nn::Module {
 
 class Stage : public torch::nn::Module {
  public:
-  Stage(const Shape& shape, std::int64_t in, std::size_t stage, std::size_t layers_before)
+  Stage(const Shape& shape, std::int64_t in, std::size_t stage, std::size_t layers_before,
+        const Here& here)
       : layers_before_(layers_before), layers_(child<nn::List<Layer>>(*this, "layers")) {
     const bool downsamples = stage > 0 || shape.downsample_in_first_stage;
     const std::int64_t out = shape.widths[stage], stride = downsamples ? 2 : 1;
-    layers_->add(std::make_shared<Layer>(shape, in, out, stride));
-    for (std::int64_t i = 1; i < shape.depths[stage]; ++i)
-      layers_->add(std::make_shared<Layer>(shape, out, out, 1));
+    for (std::int64_t i = 0; i < shape.depths[stage]; ++i)
+      here.add(*layers_, static_cast<std::int64_t>(layers_before) + i, [&] {
+        return i == 0 ? std::make_shared<Layer>(shape, in, out, stride)
+                      : std::make_shared<Layer>(shape, out, out, 1);
+      });
   }
 
   Tensor operator()(const Tensor& x, const Net& net) const {
@@ -100,25 +103,28 @@ class Stage : public torch::nn::Module {
 
 class Base : public torch::nn::Module {
  public:
-  explicit Base(const ModelConfig& config) {
+  Base(const ModelConfig& config, const Here& here) {
     const Shape shape(config);
-    embedder_ =
-        child<ConvLayer>(*child<torch::nn::Module>(*this, "embedder"), "embedder", shape.channels,
-                         shape.embedding, 7, 2, nn::activation(shape.function));
+    if (here.begins())
+      embedder_ =
+          child<ConvLayer>(*child<torch::nn::Module>(*this, "embedder"), "embedder", shape.channels,
+                           shape.embedding, 7, 2, nn::activation(shape.function));
     stages_ = child<nn::List<Stage>>(*child<torch::nn::Module>(*this, "encoder"), "stages");
     width_ = shape.embedding;
     std::size_t layers = 0;
     for (std::size_t i = 0; i < shape.depths.size(); ++i) {
-      stages_->add(std::make_shared<Stage>(shape, width_, i, layers));
+      stages_->add(std::make_shared<Stage>(shape, width_, i, layers, here));
       width_ = shape.widths[i];
       layers += static_cast<std::size_t>(shape.depths[i]);
     }
   }
 
-  std::pair<Tensor, Tensor> operator()(const Net& net, const Tensor& pixels) const {
-    Tensor embedded = (*embedder_)(pixels);
-    embedded = at::max_pool2d(embedded, 3, 2, 1);
+  std::pair<Tensor, Tensor> operator()(const Net& net, const Batch& batch) const {
+    const bool begins = net.here().begins();
+    Tensor embedded = begins ? (*embedder_)(batch.pixels) : batch.given.at(0);
+    if (begins) embedded = at::max_pool2d(embedded, 3, 2, 1);
     const Tensor states = through(*stages_, embedded, net);
+    if (!net.here().ends()) return {states, {}};
     return {states, at::adaptive_avg_pool2d(states, {1, 1})};
   }
   [[nodiscard]] std::int64_t width() const { return width_; }

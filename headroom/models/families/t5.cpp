@@ -6,6 +6,7 @@
 // function returns. This code does the same.
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -118,6 +119,9 @@ class Block : public torch::nn::Module {
     feed_forward_ = child<FeedForwardLayer>(*layers, decoder ? "2" : "1", shape);
   }
 
+  // Of its weights.
+  [[nodiscard]] at::ScalarType type() const { return parameters().front().scalar_type(); }
+
   // Inputs: states, bias, the encoder's states, the bias of cross attention (then masks, which
   // `with` has too). Results: states and biases.
   Tensors operator()(const Tensors& inputs, const T5LayerInputs& with) const {
@@ -136,34 +140,54 @@ class Block : public torch::nn::Module {
   std::shared_ptr<FeedForwardLayer> feed_forward_;
 };
 
+// What goes from block to block, and so from part to part of a model.
+struct Passing {
+  Tensor states, bias, encoded, cross_bias;  // `encoded`: the encoder's result
+
+  static Passing from(const Tensors& given) {
+    return given.empty() ? Passing() : Passing{given.at(0), given.at(1), given.at(2), given.at(3)};
+  }
+  [[nodiscard]] Tensors all() const { return {states, bias, encoded, cross_bias}; }
+};
+
 // T5Stack: the encoder or the decoder, over the embedding that both share.
 class Stack : public torch::nn::Module {
  public:
-  Stack(const T5Shape& shape, std::shared_ptr<nn::Embedding> words, bool decoder)
+  // `first`: the number of its first block in the model.
+  Stack(const T5Shape& shape, const Here& here, std::int64_t first,
+        std::shared_ptr<nn::Embedding> words, bool decoder)
       : decoder_(decoder),
         dropout_(shape.dropout),
         words_(std::move(words)),
-        blocks_(child<nn::List<Block>>(*this, "block")),
-        norm_(child<T5Norm>(*this, "final_layer_norm", shape)) {
-    for (std::int64_t i = 0; i < (decoder ? shape.decoder_layers : shape.encoder_layers); ++i)
-      blocks_->add(std::make_shared<Block>(shape, decoder, i == 0));
+        blocks_(child<nn::List<Block>>(*this, "block")) {
+    const std::int64_t blocks = decoder ? shape.decoder_layers : shape.encoder_layers;
+    begins_ = here.has(first);
+    if (here.has(first + blocks - 1)) norm_ = child<T5Norm>(*this, "final_layer_norm", shape);
+    for (std::int64_t i = 0; i < blocks; ++i)
+      here.add(*blocks_, first + i,
+               [&] { return std::make_shared<Block>(shape, decoder, i == 0); });
   }
 
-  // `batch` has the encoder's tokens and their mask. `encoded` is the encoder's result, for a
-  // decoder.
-  Tensor operator()(const Tensor& tokens, const Batch& batch, const Tensor& encoded,
-                    T5LayerInputs layer_inputs, const Net& net) const {
-    const Tensor embedded = (*words_)(tokens);
+  // Whether any block is here, and the last one.
+  [[nodiscard]] bool is_here() const { return first_block() != nullptr; }
+  [[nodiscard]] bool ends() const { return norm_ != nullptr; }
+
+  // `batch` has the encoder's tokens and their mask. Returns the states alone at its end.
+  Passing operator()(const Tensor& tokens, const Batch& batch, const Passing& from,
+                     T5LayerInputs layer_inputs, const Net& net) const {
+    const Tensor embedded = begins_ ? (*words_)(tokens) : from.states;
     layer_inputs.positions = at::arange(tokens.size(1), tokens.options());
     const bool newest = layer_inputs.transformers == Transformers::v5;
     const Masks masks = newest ? masks_of(tokens, batch, layer_inputs)
-                               : older_masks_of(tokens, batch.mask, encoded, layer_inputs);
+                               : older_masks_of(tokens, batch.mask, from.encoded, layer_inputs);
     const auto with = std::make_shared<const T5LayerInputs>(std::move(layer_inputs));
     // Python holds all results of the last block until the stack returns.
     const Tensors outputs =
-        through_blocks(at::dropout(embedded, dropout_, is_training()), encoded, masks, with, net);
+        through_blocks(begins_ ? at::dropout(embedded, dropout_, is_training()) : embedded, from,
+                       masks, with, net);
+    if (!norm_) return {outputs[0], outputs[1], from.encoded, decoder_ ? outputs[2] : Tensor()};
     const Tensor states = (*norm_)(outputs[0]);
-    return at::dropout(states, dropout_, is_training());
+    return {.states = at::dropout(states, dropout_, is_training())};
   }
 
  private:
@@ -173,7 +197,7 @@ class Stack : public torch::nn::Module {
 
   [[nodiscard]] Masks masks_of(const Tensor& tokens, const Batch& batch,
                                const T5LayerInputs& with) const {
-    const MaskOptions options = {.attention = with.attention, .type = words_->weight.scalar_type()};
+    const MaskOptions options = {.attention = with.attention, .type = type()};
     if (!decoder_) return {bidirectional_mask(batch, tokens.size(1), options), {}};
     Batch own;
     own.tokens = tokens;
@@ -183,29 +207,40 @@ class Stack : public torch::nn::Module {
 
   [[nodiscard]] Masks older_masks_of(const Tensor& tokens, const Tensor& mask,
                                      const Tensor& encoded, const T5LayerInputs& with) const {
-    const at::ScalarType type = words_->weight.scalar_type();
-    if (!decoder_) return {inverted_mask(mask.defined() ? mask : ones_mask(tokens), type), {}};
-    const Tensor own = t5_causal_mask(ones_mask(tokens), with.positions, type);
+    if (!decoder_) return {inverted_mask(mask.defined() ? mask : ones_mask(tokens), type()), {}};
+    const Tensor own = t5_causal_mask(ones_mask(tokens), with.positions, type());
     const Tensor theirs =
         mask.defined() ? mask : at::ones({encoded.size(0), encoded.size(1)}, tokens.options());
-    return {own, inverted_mask(theirs, type)};
+    return {own, inverted_mask(theirs, type())};
+  }
+
+  [[nodiscard]] const Block* first_block() const {
+    const auto found = std::find_if(blocks_->begin(), blocks_->end(),
+                                    [](const auto& block) { return block != nullptr; });
+    return found == blocks_->end() ? nullptr : found->get();
+  }
+
+  // Of the weights.
+  [[nodiscard]] at::ScalarType type() const {
+    return begins_ ? words_->weight.scalar_type() : first_block()->type();
   }
 
   // Masks are inputs of a block, because the backward pass frees inputs but not the function's
   // captures.
-  Tensors through_blocks(Tensor states, const Tensor& encoded, const Masks& masks,
+  Tensors through_blocks(Tensor states, const Passing& from, const Masks& masks,
                          const std::shared_ptr<const T5LayerInputs>& with, const Net& net) const {
     Tensors outputs;
-    Tensor bias, cross_bias;
+    Tensor bias = from.bias, cross_bias = from.cross_bias;
     for (std::size_t i = 0; i < blocks_->size(); ++i) {
+      if (!(*blocks_)[i]) continue;
       const auto run = [block = (*blocks_)[i], with](const Tensors& x) {
         T5LayerInputs own = *with;
         own.mask = x[4];
         own.encoder_mask = x[5];
         return (*block)(x, own);
       };
-      outputs = net.run_layer(i, run,
-                              Tensors{states, bias, encoded, cross_bias, masks.own, masks.encoder});
+      outputs = net.run_layer(
+          i, run, Tensors{states, bias, from.encoded, cross_bias, masks.own, masks.encoder});
       states = outputs[0];
       bias = outputs[1];
       if (decoder_) cross_bias = outputs[2];
@@ -217,7 +252,8 @@ class Stack : public torch::nn::Module {
   const double dropout_;
   const std::shared_ptr<nn::Embedding> words_;
   const std::shared_ptr<nn::List<Block>> blocks_;
-  const std::shared_ptr<T5Norm> norm_;
+  bool begins_;                   // the first block is here
+  std::shared_ptr<T5Norm> norm_;  // after the last one, where that is here
 };
 
 class Seq2SeqLm : public Net {
@@ -226,11 +262,15 @@ class Seq2SeqLm : public Net {
       : Net(config, task, settings),
         shape_(config),
         tied_(config.flag("tie_word_embeddings")),
-        shared_(child<nn::Embedding>(*this, "shared", shape_.vocabulary, shape_.width)),
-        encoder_(child<Stack>(*this, "encoder", shape_, shared_, false)),
-        decoder_(child<Stack>(*this, "decoder", shape_, shared_, true)),
-        head_(tied_ ? child<Linear>(*this, "lm_head", shared_->weight)
-                    : child<Linear>(*this, "lm_head", shape_.width, shape_.vocabulary, false)) {}
+        shared_(here().words(*this, "shared", shape_.vocabulary, shape_.width, -1,
+                             here().has(shape_.encoder_layers))),
+        encoder_(child<Stack>(*this, "encoder", shape_, here(), 0, shared_, false)),
+        decoder_(
+            child<Stack>(*this, "decoder", shape_, here(), shape_.encoder_layers, shared_, true)) {
+    if (!here().ends()) return;
+    head_ = tied_ ? child<Linear>(*this, "lm_head", shared_->weight)
+                  : child<Linear>(*this, "lm_head", shape_.width, shape_.vocabulary, false);
+  }
 
   Output run(const Batch& batch) override {
     if (!batch.targets.defined() && !batch.labels.defined())
@@ -241,12 +281,18 @@ class Seq2SeqLm : public Net {
     with.attention = settings().attention;
     with.transformers = settings().transformers;
     with.checkpointed = is_training() && settings().checkpointing.how != nn::Recompute::none;
-    const Tensor encoded = (*encoder_)(batch.tokens, batch, {}, with, *this);
-    output.more.push_back(encoded);
+    Passing passing = Passing::from(batch.given);
+    if (encoder_->is_here()) {
+      passing = (*encoder_)(batch.tokens, batch, passing, with, *this);
+      if (encoder_->ends()) passing = {.encoded = passing.states};
+    }
+    if (passing.encoded.defined()) output.more.push_back(passing.encoded);
+    if (!decoder_->is_here()) return {.handed_on = passing.all()};
     const Tensor tokens = batch.targets.defined() ? batch.targets : shifted_right(batch.labels);
     if (keeps_cache()) with.cache = &output.cache;
-    const Tensor decoded = (*decoder_)(tokens, batch, encoded, with, *this);
-    Tensor states = decoded;
+    const Passing decoded = (*decoder_)(tokens, batch, passing, with, *this);
+    if (!here().ends()) return {.handed_on = decoded.all()};
+    Tensor states = decoded.states;
     if (tied_) states = states * std::pow(static_cast<double>(shape_.width), -0.5);
     set_logits_and_loss(output, {{}, head_}, states, batch);
     return output;
@@ -267,7 +313,7 @@ class Seq2SeqLm : public Net {
   const bool tied_;
   const std::shared_ptr<nn::Embedding> shared_;
   const std::shared_ptr<Stack> encoder_, decoder_;
-  const std::shared_ptr<Linear> head_;
+  std::shared_ptr<Linear> head_;
 };
 
 }  // namespace

@@ -157,30 +157,34 @@ class ImageClassifier : public Net {
   ImageClassifier(const ModelConfig& config, const Settings& settings)
       : Net(config, Task::image_classification, settings), shape_(config) {
     const auto base = child<torch::nn::Module>(*this, config.type());
-    embeddings_ = child<Embeddings>(*base, "embeddings", shape_);
+    if (here().begins()) embeddings_ = child<Embeddings>(*base, "embeddings", shape_);
     layers_ = child<nn::List<Layer>>(*child<torch::nn::Module>(*base, "encoder"), "layer");
     const nn::Activation function = nn::activation(shape_.function);
     for (std::int64_t i = 0; i < shape_.layers; ++i)
-      layers_->add(std::make_shared<Layer>(shape_, function));
+      here().add(*layers_, i, [&] { return std::make_shared<Layer>(shape_, function); });
+    if (!here().ends()) return;
     norm_ = child<LayerNorm>(*base, "layernorm", shape_.width, shape_.epsilon);
     classifier_ = child<Linear>(*this, "classifier", shape_.width, config.labels());
   }
 
   Output run(const Batch& batch) override {
-    check_images(batch, shape_.channels, shape_.side);
-    const Tensor states = encoded(batch.pixels);
+    if (here().begins()) check_images(batch, shape_.channels, shape_.side);
+    const Tensor states = encoded(batch);
+    if (!here().ends()) return handing_on(states);
     return classified((*classifier_)(states.select(1, 0)), batch);
   }
 
  private:
-  Tensor encoded(const Tensor& pixels) const {
-    const Tensor images = pixels.to(embeddings_->type());
-    const Tensor embedded = (*embeddings_)(images);
+  Tensor encoded(const Batch& batch) const {
+    const bool begins = here().begins();
+    const Tensor images = begins ? batch.pixels.to(embeddings_->type()) : Tensor();
+    const Tensor embedded = begins ? (*embeddings_)(images) : batch.given.at(0);
     LayerInputs with;
     with.attention = settings().attention;
     with.transformers = settings().transformers;
-    return (*norm_)(
-        through_layers(*this, *layers_, std::make_shared<const LayerInputs>(with), embedded));
+    const Tensor states =
+        through_layers(*this, *layers_, std::make_shared<const LayerInputs>(with), embedded);
+    return here().ends() ? (*norm_)(states) : states;
   }
 
   const Shape shape_;

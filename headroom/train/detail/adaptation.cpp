@@ -48,8 +48,8 @@ Plan smaller_parts(const Ladder& ladder, const Plan& now, const Work& work) {
   return plan;
 }
 
-Plan Adaptation::first(const Work& work, Bytes card) const {
-  return ladder_.fastest(wish_, work, card).value_or(wish_);
+Plan Adaptation::first(const Work& work, const PerStage& cards) const {
+  return ladder_.fastest(wish_, work, cards).value_or(wish_);
 }
 
 bool Adaptation::is_unusual(const Work& work) const {
@@ -61,13 +61,13 @@ bool Adaptation::is_unusual(const Work& work) const {
 }
 
 std::optional<Ladder::Move> Adaptation::before(const Plan& now, const Work& work,
-                                               std::optional<Bytes> card) {
+                                               const std::optional<PerStage>& cards) {
   const auto back = back_to_usual(now, work);
   const Plan& plan = back ? back->plan : now;
-  if (card)
-    if (const auto less = smaller(plan, work, *card)) return less;
+  if (cards)
+    if (const auto less = smaller(plan, work, *cards)) return less;
   if (back) return back;
-  return larger(plan, work, card);
+  return larger(plan, work, cards);
 }
 
 std::optional<Ladder::Move> Adaptation::back_to_usual(const Plan& now, const Work& work) {
@@ -78,11 +78,12 @@ std::optional<Ladder::Move> Adaptation::back_to_usual(const Plan& now, const Wor
   return Ladder::Move{Event::Kind::grow, plan};
 }
 
-std::optional<Ladder::Move> Adaptation::smaller(const Plan& now, const Work& work, Bytes card) {
+std::optional<Ladder::Move> Adaptation::smaller(const Plan& now, const Work& work,
+                                                const PerStage& cards) {
   if (prices_ == nullptr) return {};
   const auto needed = prices_->needed(now, work);
-  if (!needed || *needed <= card) return {};
-  const auto plan = ladder_.fastest(now, work, card);
+  if (!needed || needed->fits(cards)) return {};
+  const auto plan = ladder_.fastest(now, work, cards);
   if (!plan || *plan == now) return {};
   if (is_unusual(work) && !usual_) usual_ = now;
   clean_ = 0;
@@ -90,14 +91,14 @@ std::optional<Ladder::Move> Adaptation::smaller(const Plan& now, const Work& wor
 }
 
 std::optional<Ladder::Move> Adaptation::larger(const Plan& now, const Work& work,
-                                               std::optional<Bytes> card) {
+                                               const std::optional<PerStage>& cards) {
   Plan wish = keeping_what_lasts(wish_, now);
   wish.device = now.device;
   wish.allocator = now.allocator;
   if (clean_ < wait_ || usual_ || is_unusual(work) || !is_faster(wish, now, work.rows)) return {};
   clean_ = 0;
-  const bool is_priced = prices_ != nullptr && card && prices_->needed(now, work);
-  const auto plan = is_priced ? ladder_.fastest(wish, work, *card)
+  const bool is_priced = prices_ != nullptr && cards && prices_->needed(now, work);
+  const auto plan = is_priced ? ladder_.fastest(wish, work, *cards)
                               : std::optional(next_larger(now, wish, work.rows));
   if (!plan || !is_faster(*plan, now, work.rows) || adds_what_lasts(*plan, now)) return {};
   since_growth_ = 0;

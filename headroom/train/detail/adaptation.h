@@ -33,11 +33,11 @@ class Adaptation {
         prices_(prices) {}
 
   // For the first step: a plan that fits, or the wish if none is known to fit.
-  [[nodiscard]] Plan first(const Work& work, Bytes card) const;
-  // Before each further step with this plan. `card`: the memory that this process can have on it
+  [[nodiscard]] Plan first(const Work& work, const PerStage& cards) const;
+  // Before each further step with this plan. `cards`: the memory that this process can have on them
   // now.
   [[nodiscard]] std::optional<Ladder::Move> before(const Plan& now, const Work& work,
-                                                   std::optional<Bytes> card);
+                                                   const std::optional<PerStage>& cards);
   // After a failure, and the move that the ladder made.
   void failed(const Plan& plan, const Work& work);
   // After a commit; `retries`: requests that the allocator served only after it emptied its cache.
@@ -48,9 +48,10 @@ class Adaptation {
  private:
   [[nodiscard]] bool is_unusual(const Work& work) const;
   [[nodiscard]] std::optional<Ladder::Move> back_to_usual(const Plan& now, const Work& work);
-  [[nodiscard]] std::optional<Ladder::Move> smaller(const Plan& now, const Work& work, Bytes card);
+  [[nodiscard]] std::optional<Ladder::Move> smaller(const Plan& now, const Work& work,
+                                                    const PerStage& cards);
   [[nodiscard]] std::optional<Ladder::Move> larger(const Plan& now, const Work& work,
-                                                   std::optional<Bytes> card);
+                                                   const std::optional<PerStage>& cards);
 
   Plan wish_;
   std::int64_t grow_after_, wait_;

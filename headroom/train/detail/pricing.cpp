@@ -45,6 +45,7 @@ void put(std::string& bytes, const PricedRun& run) {
     bytes += technique;
   }
   put(bytes, run.rows);
+  put(bytes, run.stage);
   put(bytes, run.requests.size());
   for (const allocator::Operation& request : run.requests) put(bytes, request);
 }
@@ -57,6 +58,7 @@ PricedRun take_run(std::string_view& bytes) {
     bytes.remove_prefix(size);
   }
   run.rows = take<std::int64_t>(bytes);
+  run.stage = take<std::size_t>(bytes);
   run.requests.resize(take<std::size_t>(bytes));
   for (allocator::Operation& request : run.requests) request = take<allocator::Operation>(bytes);
   return run;
@@ -100,34 +102,49 @@ dryrun::Requests with_another_step(dryrun::Requests requests) {
 }
 
 struct DryRuns {
-  Transaction& transaction;
+  const Transactions& ranks;
   const Tensors batch;
-  const gpu::SimulatedCard card;
+  const std::vector<gpu::SimulatedCard> cards;  // by stage
   const dryrun::CardOptions options;
   std::string answer = {};
   std::int64_t fewest_rows = 1;
 
-  [[nodiscard]] dryrun::Requests run(const Plan& plan, std::int64_t rows) const {
+  // A stage alone on a card, with what the stage before has given.
+  [[nodiscard]] dryrun::Requests run(std::size_t stage,
+                                     const std::optional<std::vector<Tensors>>& given,
+                                     const Plan& plan, std::int64_t rows) const {
     const Tensors some = some_rows(batch, {0, rows});
+    Transaction& transaction = ranks[stage];
     const dryrun::MakeSubject make = [&](c10::Device device) {
-      transaction.start_anew_on(device);
+      transaction.start_anew_on(device, given);
       return dryrun::Subject{.step = [&, device] {
         StandIns stand_ins(device);
         const libtorch::CallScope scope(stand_ins, libtorch::CallScope::Of::all);
         libtorch::RandomState random({});
         transaction.attempt(some, plan, random);
-        transaction.optimizer().zero_grad();
+        transaction.drop_gradients();
       }};
     };
-    return dryrun::run_steps(card, make, 1, options).requests;
+    return dryrun::run_steps(cards[stage], make, 1, options).requests;
+  }
+  // The stages of a replica, one after another, because each gives the next one its tensors.
+  template <typename Use>
+  void each_stage(const Plan& plan, std::int64_t rows, const Use& use) const {
+    std::optional<std::vector<Tensors>> given;
+    for (std::size_t stage = 0; stage < cards.size(); ++stage) {
+      use(stage, run(stage, given, plan, rows));
+      if (stage + 1 < cards.size()) given = ranks[stage].given();
+    }
   }
   void add(const Plan& plan, std::int64_t rows) {
-    put(answer, PricedRun{plan, rows, with_another_step(run(plan, rows))});
+    each_stage(plan, rows, [&](std::size_t stage, dryrun::Requests requests) {
+      put(answer, PricedRun{plan, rows, with_another_step(std::move(requests)), stage});
+    });
   }
 
   [[nodiscard]] bool runs(const Plan& plan, std::int64_t rows) const {
     try {
-      static_cast<void>(run(plan, rows));
+      each_stage(plan, rows, [](std::size_t, const dryrun::Requests&) {});
       return true;
     } catch (const std::exception&) {
       return false;
@@ -139,17 +156,41 @@ struct DryRuns {
       fewest_rows = std::min(2 * fewest_rows, rows);
   }
 
+  // Of the parts, and of the batch.
+  struct Size {
+    std::int64_t part, rows;
+    auto operator<=>(const Size&) const = default;
+  };
+
   // The whole batch at once, and two smaller micro-batches, in two parts each: the second part runs
-  // beside the gradients of the first, and further parts repeat it.
+  // beside the gradients of the first, and further parts repeat it. A pipeline is full with as many
+  // parts as it has stages; then two more, at three sizes. The wish is priced in any case.
+  [[nodiscard]] std::set<Size> sizes_of(const Plan& plan, std::int64_t rows) const {
+    const std::int64_t stages = ranks.layout().stages, wish = largest_part(plan, rows);
+    std::set<Size> all;
+    if (stages == 1) {
+      all = {{rows, rows}};
+      for (const std::int64_t part : {(rows + 1) / 2, (rows + 3) / 4})
+        if (part < rows) all.insert({part, std::min(2 * part, rows)});
+      return all;
+    }
+    all = {{rows, rows}, {wish, rows}};
+    const bool fills = ranks.pipeline() == parallel::Pipeline::one_by_one;
+    const std::int64_t most = rows / (stages + 1);
+    if (fills)
+      for (const std::int64_t part : {most, most / 2, most / 4})
+        if (part > 0) all.insert({part, std::min((stages + 2) * part, rows)});
+    if (!fills || most == 0)
+      for (std::int64_t part = rows; part > 1;) all.insert({part = (part + 1) / 2, rows});
+    return all;
+  }
+
   void add_form(Plan plan, std::int64_t rows) {
     // The first run with what lasts changes the model. A step's own need is that of the next ones.
-    if (adds_what_lasts(plan, {})) static_cast<void>(run(plan, std::min(fewest_rows, rows)));
-    plan.micro_batch = rows;
-    add(plan, rows);
-    for (const std::int64_t part : std::set<std::int64_t>{(rows + 1) / 2, (rows + 3) / 4}) {
+    if (adds_what_lasts(plan, {})) static_cast<void>(runs(plan, std::min(fewest_rows, rows)));
+    for (const auto& [part, of] : sizes_of(plan, rows)) {
       plan.micro_batch = part;
-      const std::int64_t both = std::min(2 * part, rows);
-      if (part < rows && smallest_part(plan, both) >= fewest_rows) add(plan, both);
+      if (part == rows || smallest_part(plan, of) >= fewest_rows) add(plan, of);
     }
   }
 };
@@ -164,13 +205,15 @@ allocator::Settings settings_of(c10::Device device) {
 
 }  // namespace
 
-Prices priced(Transaction& transaction, const Tensors& batch, const Plan& plan,
+Prices priced(const Transactions& ranks, const Tensors& batch, const Plan& plan,
               const LadderOptions& options) {
-  const gpu::SimulatedCard card = dryrun::without_limit(dryrun::card_like(transaction.device()));
-  const allocator::Settings settings = settings_of(transaction.device());
+  const allocator::Settings settings = settings_of(ranks.first().device());
   const std::int64_t rows = rows_in(batch);
+  std::vector<gpu::SimulatedCard> cards;
+  for (std::size_t stage = 0; stage < static_cast<std::size_t>(ranks.layout().stages); ++stage)
+    cards.push_back(dryrun::without_limit(dryrun::card_like(ranks[stage].device())));
   const std::string answer = sim::in_child([&] {
-    DryRuns runs{transaction, without_devices(batch), card, {.settings = settings}};
+    DryRuns runs{ranks, without_devices(batch), cards, {.settings = settings}};
     runs.find_fewest_rows(plan, rows);
     runs.add_form(plan, rows);
     for (const Plan& form : rungs::forms_of(plan, options)) {
@@ -185,7 +228,7 @@ Prices priced(Transaction& transaction, const Tensors& batch, const Plan& plan,
     put(runs.answer, runs.fewest_rows);
     return runs.answer;
   });
-  Prices prices(settings);
+  Prices prices(settings, ranks.layout().stages, ranks.pipeline());
   std::string_view rest = answer;
   while (rest.size() > sizeof(std::int64_t)) prices.learn(take_run(rest));
   prices.set_fewest_rows(take<std::int64_t>(rest));

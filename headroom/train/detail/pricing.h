@@ -2,14 +2,14 @@
 // without values. This process and its card are not touched.
 #pragma once
 
-#include "headroom/train/detail/transaction.h"
+#include "headroom/train/detail/transactions.h"
 #include "headroom/train/prices.h"
 
 namespace headroom::train::detail {
 
-// Throws UnavailableError if there can be no child, and rethrows the exception of a dry run of the
-// plain form. A technique whose dry run fails is left out.
-[[nodiscard]] Prices priced(Transaction& transaction, const Tensors& batch, const Plan& plan,
+// For the rows of a replica. Throws UnavailableError if there can be no child, and rethrows the
+// exception of a dry run of the plain form. A technique whose dry run fails is left out.
+[[nodiscard]] Prices priced(const Transactions& ranks, const Tensors& batch, const Plan& plan,
                             const LadderOptions& options);
 
 }  // namespace headroom::train::detail

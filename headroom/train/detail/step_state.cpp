@@ -4,6 +4,7 @@
 #include <torch/nn/module.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "headroom/base/error.h"
@@ -87,7 +88,7 @@ void Step::State::price(const Tensors& batch) {
   }
   try {
     const Tensors of_a_rank = detail::some_rows(batch, {0, rows_of_rank(detail::rows_in(batch))});
-    prices.emplace(detail::priced(ranks.first(), of_a_rank, plan, ladder_.options()));
+    prices.emplace(detail::priced(ranks, of_a_rank, plan, ladder_.options()));
     why_unpriced.clear();
   } catch (const UnavailableError& error) {
     why_unpriced = error.what();
@@ -102,7 +103,8 @@ void Step::State::price(const Tensors& batch) {
 
 // Of the rank with the most rows.
 std::int64_t Step::State::rows_of_rank(std::int64_t rows) const {
-  return (rows + ranks.replicas() - 1) / ranks.replicas();
+  const int replicas = ranks.layout().replicas;
+  return (rows + replicas - 1) / replicas;
 }
 
 Work Step::State::work_of(const Tensors& batch) const {
@@ -116,13 +118,21 @@ std::optional<memory::GpuMemoryStats> Step::State::memory_now(std::size_t rank) 
   return memory::get_gpu_memory_stats(device);
 }
 
-// Replicas need the same: the card that has the least decides.
-std::optional<Bytes> Step::State::usable() const {
-  std::optional<Bytes> least;
-  for (std::size_t rank = 0; rank < ranks.size(); ++rank)
-    if (const auto card = card_of(memory_now(rank)); card && (!least || *card < *least))
-      least = card;
-  return least;
+// The same stages of all replicas need the same: the card that has the least decides.
+std::optional<PerStage> Step::State::usable() const {
+  std::vector<Bytes> least(static_cast<std::size_t>(ranks.layout().stages),
+                           Bytes{std::numeric_limits<std::int64_t>::max()});
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    const auto card = card_of(memory_now(rank));
+    if (!card) return {};
+    Bytes& of_stage = least[stage_of(rank)];
+    of_stage = std::min(of_stage, *card);
+  }
+  return PerStage(std::move(least));
+}
+
+std::size_t Step::State::stage_of(std::size_t rank) const {
+  return static_cast<std::size_t>(ranks.layout().stage_of(static_cast<int>(rank)));
 }
 
 // Requests that the allocators served only after they emptied their caches.
@@ -147,7 +157,7 @@ bool Step::State::reserve(const Work& work) const {
   for (std::size_t rank = 0; needed && rank < ranks.size(); ++rank) {
     const c10::Device device =
         plan.device.empty() ? ranks[rank].device() : c10::Device(plan.device);
-    if (!device.is_cpu()) all = options_.reserve(device, *needed) && all;
+    if (!device.is_cpu()) all = options_.reserve(device, needed->of(stage_of(rank))) && all;
   }
   return all;
 }
@@ -162,7 +172,8 @@ Failure Step::State::failure_of(const oom::Judgement& judgement, const Work& wor
           .asked = judgement.asked,
           .free = free,
           .cached = judgement.cached,
-          .card = usable()};
+          .card = usable(),
+          .stage = stage_of(ranks.failed())};
 }
 
 Event Step::State::event_of(const Failure& failure) const {
@@ -203,8 +214,8 @@ bool Step::State::has_run(const Work& work) const {
 
 // The fastest that fits now; where that is not known, the wish.
 Plan Step::State::plan_after_wait(const Work& work) const {
-  const auto card = usable();
-  return card ? ladder_.fastest(options_.plan, work, *card).value_or(plan) : options_.plan;
+  const auto cards = usable();
+  return cards ? ladder_.fastest(options_.plan, work, *cards).value_or(plan) : options_.plan;
 }
 
 // Memory was not enough: the next plan of the ladder, or this one again after a wait.
@@ -258,20 +269,20 @@ void Step::State::try_until_committed(const Tensors& batch, const Work& work, Co
 }
 
 std::optional<Ladder::Move> Step::State::change_before(const Work& work,
-                                                       std::optional<Bytes> card) {
+                                                       const std::optional<PerStage>& cards) {
   if (!options_.adapts) return {};
   if (!std::exchange(is_first_, false) || plan != options_.plan)
-    return adaptation_->before(plan, work, card);
-  if (!card) return {};
-  const Plan first = adaptation_->first(work, *card);
+    return adaptation_->before(plan, work, cards);
+  if (!cards) return {};
+  const Plan first = adaptation_->first(work, *cards);
   if (adds_what_lasts(first, plan)) return Ladder::Move{Event::Kind::technique, first};
   plan = first;  // no event: nothing has changed
   return {};
 }
 
-Plan Step::State::first_plan(std::int64_t rows, std::optional<Bytes> card) const {
-  if (!options_.adapts || !card || plan != options_.plan) return plan;
-  return adaptation_->first({.rows = rows_of_rank(rows)}, *card);
+Plan Step::State::first_plan(std::int64_t rows, const std::optional<PerStage>& cards) const {
+  if (!options_.adapts || !cards || plan != options_.plan) return plan;
+  return adaptation_->first({.rows = rows_of_rank(rows)}, *cards);
 }
 
 std::optional<PricedPlan> Step::State::least_plan(std::int64_t rows,

@@ -23,12 +23,12 @@ class Step::State {
 
   void prepare(const Tensors& batch);
   Committed run(const Tensors& batch);
-  [[nodiscard]] Plan first_plan(std::int64_t rows, std::optional<Bytes> card) const;
+  [[nodiscard]] Plan first_plan(std::int64_t rows, const std::optional<PerStage>& cards) const;
   [[nodiscard]] std::optional<PricedPlan> least_plan(std::int64_t rows,
                                                      std::optional<std::int64_t> least) const;
   std::optional<Event> shrink(std::int64_t rows);
   void set_plan(const Plan& given);
-  [[nodiscard]] std::optional<Bytes> usable() const;
+  [[nodiscard]] std::optional<PerStage> usable() const;
 
   detail::Transactions ranks;
   Plan plan;
@@ -41,6 +41,7 @@ class Step::State {
   [[nodiscard]] Work work_of(const Tensors& batch) const;
   [[nodiscard]] std::int64_t step() const { return ranks.first().commits() + 1; }
   [[nodiscard]] bool is_on_cpu() const { return ranks.first().device().is_cpu(); }
+  [[nodiscard]] std::size_t stage_of(std::size_t rank) const;
   [[nodiscard]] std::int64_t rows_of_rank(std::int64_t rows) const;
   [[nodiscard]] std::optional<memory::GpuMemoryStats> memory_now(std::size_t rank) const;
   [[nodiscard]] std::optional<Bytes> card_of(
@@ -51,7 +52,7 @@ class Step::State {
   [[nodiscard]] Failure failure_of(const oom::Judgement& judgement, const Work& work) const;
   [[nodiscard]] Event event_of(const Failure& failure) const;
   [[nodiscard]] std::optional<Ladder::Move> change_before(const Work& work,
-                                                          std::optional<Bytes> card);
+                                                          const std::optional<PerStage>& cards);
   // Its last failures: for memory, and for other reasons.
   struct Failed {
     std::exception_ptr of_memory;

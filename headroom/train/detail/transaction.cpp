@@ -1,6 +1,8 @@
 #include "headroom/train/detail/transaction.h"
 
 #include <ATen/ATen.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/variable.h>
 #include <torch/nn/module.h>
 
 #include <algorithm>
@@ -86,24 +88,30 @@ Tensors put_on(const Tensors& rows, c10::Device device) {
 }
 
 Transaction::Transaction(torch::nn::Module& module, optim::Optimizer& optimizer,
-                         Objective objective, const StepOptions& options, parallel::Ranks ranks)
+                         Objective objective, const StepOptions& options, Place place)
     : module_(module),
       modules_{&module},
       optimizer_(optimizer),
       objective_(std::move(objective)),
       options_(options),
-      ranks_(std::move(ranks)),
+      place_(std::move(place)),
+      ties_(place_.ranks.stages, place_.tied),
       home_(c10::DeviceType::CPU),
       device_(home_) {
   modules_.insert(modules_.end(), objective_.also.begin(), objective_.also.end());
   if (std::find(modules_.begin(), modules_.end(), nullptr) != modules_.end())
     throw UsageError(expectation("Step", "modules in Objective::also", "a null pointer"));
-  if (!objective_.loss) throw UsageError(expectation("Step", "an objective with a loss", "none"));
+  if (!objective_.part && (is_split() || !objective_.loss))
+    throw UsageError(expectation(
+        "Step", is_split() ? "a part in the objective of each stage" : "an objective with a loss",
+        "none"));
   check(options, optimizer);
   check(options.plan, objective_);
   lasting_ = keeping_what_lasts({}, options.plan);
-  check_trained(optimizer, module.parameters());
+  if (!is_split()) check_trained(optimizer, module.parameters());
   if (options.scaling) scaler_.emplace(*options.scaling);
+  if (optimizer.parameters().empty())
+    throw UsageError(expectation("Step", "parameters in each stage", "one without"));
   home_ = device_ = optimizer.parameters().front().device();
   check_place();
   if (!is_alone() && !optimizer.can_commit())
@@ -112,9 +120,26 @@ Transaction::Transaction(torch::nn::Module& module, optim::Optimizer& optimizer,
                                  "ranks",
                                  "one of the forms loop or foreach", "OptimizerForm::fused"));
   optimizer.protect(!optimizer.can_commit());
-  if (ranks_.replicas.size() > 1) reducer_.emplace(optimizer.parameters(), ranks_.replicas);
+  meet_others();
   for (std::size_t group = 0; group < optimizer.groups(); ++group)
     rates_.push_back(optimizer.learning_rate(group));
+}
+
+// Of a dry run, these pretend.
+void Transaction::meet_others(std::optional<std::vector<Tensors>> given) {
+  const parallel::Ranks& ranks = place_.ranks;
+  ties_ = Ties(ranks.stages, place_.tied);
+  if (ranks.replicas.size() > 1) {
+    Tensors summed = optimizer_.parameters();
+    for (const Tensor& copy : ties_.copies()) summed.push_back(copy);
+    reducer_.emplace(summed, ranks.replicas);
+  }
+  const int stage = ranks.stages.rank();
+  if (stage > 0)
+    before_ = is_dry_ ? parallel::Border::alone(std::move(given))
+                      : parallel::Border(ranks.stages, stage - 1);
+  if (stage + 1 < ranks.stages.size())
+    after_ = is_dry_ ? parallel::Border::alone({}) : parallel::Border(ranks.stages, stage + 1);
 }
 
 void Transaction::check_place() const {
@@ -135,6 +160,14 @@ Tensor Transaction::norm() const {
   return needs_norm() ? kept_->norm : Tensor();
 }
 
+Tensors Transaction::used(const Tensors& rows) const {
+  if (objective_.uses.empty()) return rows;
+  Tensors used(rows.size());
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    if (objective_.uses.at(i)) used[i] = rows[i];
+  return used;
+}
+
 std::int64_t Transaction::terms(const Tensors& rows) const {
   return objective_.terms ? objective_.terms(rows) : rows_in(rows);
 }
@@ -146,18 +179,18 @@ PhaseNow Transaction::phase(trace::Phase phase) const {
   return std::make_unique<trace::PhaseScope>(*recorder, phase);
 }
 
-void Transaction::start_anew_on(c10::Device card) {
+void Transaction::start_anew_on(c10::Device card, std::optional<std::vector<Tensors>> given) {
   is_dry_ = true;
   kept_.reset();
   offload_.reset();
   followed_.reset();
   home_ = device_ = card;
-  ranks_ = parallel::alone(ranks_);
+  place_.ranks = parallel::alone(place_.ranks);
   writes_.forget();
   libtorch::move_shapes(modules_, card);
   for (std::size_t i = 0; i < optimizer_.parameters().size(); ++i) optimizer_.set_state(i, {});
   if (options_.scaling) scaler_.emplace(*options_.scaling);
-  if (reducer_) reducer_.emplace(optimizer_.parameters(), ranks_.replicas);
+  meet_others(std::move(given));
 }
 
 // ---- The form that a plan needs ----
@@ -206,8 +239,9 @@ void Transaction::prepare() {
   optimizer_.reserve();
   if (scaler_) scaler_->reserve(optimizer_);
   if (reducer_) reducer_->reserve();
+  ties_.reserve();
   const auto number = at::TensorOptions(device_).dtype(at::kDouble);
-  kept_.reset(new Kept{Buffers(modules_, ranks_.replicas), at::zeros({}, number),
+  kept_.reset(new Kept{Buffers(modules_, place_.ranks.replicas), at::zeros({}, number),
                        at::zeros({}, number), is_alone() ? Tensor() : at::zeros({3}, number)});
 }
 
@@ -218,59 +252,148 @@ void Transaction::begin_numbers() {
   kept_->loss.zero_();
 }
 
-Tensor Transaction::loss_of(const Tensors& rows) {
-  if (!offload_) return objective_.loss(rows);
+// One number, the loss, of the last stage, or of a model that is not split.
+Tensors Transaction::outputs_of(const Tensors& rows, const Tensors& given) {
+  const auto run = [&] {
+    return objective_.part ? objective_.part(rows, given) : Tensors{objective_.loss(rows)};
+  };
+  if (!offload_) return run();
   const auto scope = offload_->scope();
-  return objective_.loss(rows);
+  return run();
 }
 
-void Transaction::forward_and_backward(const Tensors& rows, std::int64_t in_all, bool is_last) {
-  Tensor share;
+Tensors Transaction::run_forward(const Tensors& rows, std::int64_t in_all, InFlight& part) {
+  Tensors here;
   {
-    Tensors here;
-    {
-      const PhaseNow data = phase(trace::Phase::data);
-      here = put_on(rows, device_);
-    }
-    const PhaseNow forward = phase(trace::Phase::forward);
-    std::optional<libtorch::AutocastScope> autocast;
-    if (options_.autocast) autocast.emplace(device_.type(), *options_.autocast);
-    const Tensor loss = loss_of(here);
-    check_loss(loss);
-    share = optim::share_of_batch(loss, terms(rows), in_all);
+    const PhaseNow data = phase(trace::Phase::data);
+    here = put_on(used(rows), device_);
   }
-  const PhaseNow backward = phase(trace::Phase::backward);
-  kept_->loss.add_(share.detach());
-  if (reducer_ && is_last) reducer_->arm();
-  (scaler_ ? scaler_->scale(share) : share).backward();
+  const PhaseNow forward = phase(trace::Phase::forward);
+  std::optional<libtorch::AutocastScope> autocast;
+  if (options_.autocast) autocast.emplace(device_.type(), *options_.autocast);
+  Tensors outputs = outputs_of(here, part.given);
+  if (after_) {
+    for (const Tensor& one : outputs)
+      part.outputs.push_back(one.defined() && one.requires_grad()
+                                 ? torch::autograd::impl::gradient_edge(one)
+                                 : torch::autograd::Edge());
+    return outputs;
+  }
+  if (outputs.size() != 1)
+    throw UsageError(expectation("Step", "the loss alone from the last stage",
+                                 std::to_string(outputs.size()) + " tensors"));
+  check_loss(outputs.front());
+  part.share = optim::share_of_batch(outputs.front(), terms(rows), in_all);
+  return {};
 }
 
-void Transaction::run_parts(const Tensors& batch, const Plan& plan, libtorch::RandomState& random) {
-  const std::int64_t rows = rows_in(batch);
-  const optim::Rows mine = is_dry_ ? optim::Rows{0, rows} : rows_of_replica(rows, ranks_.replicas);
-  const std::vector<optim::Rows> all =
-      mine.count == 0 ? std::vector<optim::Rows>() : parts_of(mine.count, plan);
-  const std::int64_t in_all = std::max<std::int64_t>(terms(batch), 1);
-  const bool pools = all.size() > 1 || ranks_.replicas.size() > 1;
+// A stage that has failed goes on to take and to give, for the others.
+void Transaction::forward(const Tensors& rows, std::int64_t in_all, FirstFailure& failure) {
+  InFlight part;
+  if (before_ && failure)
+    failure.always([&] { before_->skip(); });
+  else if (before_)
+    failure.always([&] { part.given = before_->take(device_); });
+  Tensors outputs;
+  failure.then([&] { outputs = run_forward(rows, in_all, part); });
+  if (after_ && failure)
+    failure.always([&] { after_->give_nothing(); });
+  else if (after_)
+    failure.always([&] { after_->give(outputs); });
+  failure.then([&] { in_flight_.push_back(std::move(part)); });
+  if (failure) in_flight_.clear();
+}
+
+void Transaction::backward(bool is_last, FirstFailure& failure) {
+  Tensors gradients, back;
+  if (after_ && failure)
+    failure.always([&] { after_->skip(); });
+  else if (after_)
+    failure.always([&] { gradients = after_->take(device_); });
+  failure.then([&] {
+    InFlight part = std::move(in_flight_.front());
+    in_flight_.pop_front();
+    const PhaseNow backward = phase(trace::Phase::backward);
+    if (!after_) kept_->loss.add_(part.share.detach());
+    if (reducer_ && is_last) reducer_->arm();
+    run_backward(part, gradients);
+    for (const Tensor& one : part.given) back.push_back(one.defined() ? one.grad() : Tensor());
+  });
+  if (failure) in_flight_.clear();
+  if (before_ && failure)
+    failure.always([&] { before_->give_nothing(); });
+  else if (before_)
+    failure.always([&] { before_->give(back); });
+}
+
+// From the edges of its graph: what it gave to the next stage is not kept for this.
+void Transaction::run_backward(InFlight& part, const Tensors& gradients) {
+  if (!after_) return (scaler_ ? scaler_->scale(part.share) : part.share).backward();
+  torch::autograd::edge_list roots;
+  Tensors at_roots;
+  for (std::size_t i = 0; i < part.outputs.size(); ++i)
+    if (part.outputs[i].is_valid() && gradients.at(i).defined()) {
+      roots.push_back(std::move(part.outputs[i]));
+      at_roots.push_back(gradients[i]);
+    }
+  if (roots.empty()) return;
+  torch::autograd::Engine::get_default_engine().execute(roots, at_roots, /*keep_graph=*/false,
+                                                        /*create_graph=*/false,
+                                                        /*accumulate_grad=*/true);
+}
+
+void Transaction::begin_parts(const Tensors& batch, bool pools, libtorch::RandomState& random) {
   kept_->buffers.begin(pools);
   begin_numbers();
   kept_->buffers.for_each([&](const Tensor& buffer) { writes_.leave_out(buffer); });
   writes_.leave_out(kept_->loss);
   writes_.begin(batch, random);
-  const Writes::Watch watch(writes_);
+}
+
+void Transaction::run_parts(const Tensors& batch, const Plan& plan, libtorch::RandomState& random,
+                            FirstFailure& failure) {
+  const parallel::Ranks& ranks = place_.ranks;
+  const std::int64_t rows = rows_in(batch);
+  const optim::Rows mine = is_dry_ ? optim::Rows{0, rows} : rows_of_replica(rows, ranks.replicas);
+  const std::vector<optim::Rows> parts =
+      mine.count == 0 ? std::vector<optim::Rows>() : parts_of(mine.count, plan);
+  const std::int64_t in_all = std::max<std::int64_t>(terms(batch), 1);
+  const bool pools = parts.size() > 1 || ranks.replicas.size() > 1;
+  std::optional<Writes::Watch> watch;
   std::optional<libtorch::CallScope> pooled;
-  if (pools) pooled.emplace(kept_->buffers, libtorch::CallScope::Of::writing);
-  for (const optim::Rows& part : all)
-    forward_and_backward(some_rows(batch, {mine.first + part.first, part.count}), in_all,
-                         &part == &all.back());
+  failure.then([&] {
+    begin_parts(batch, pools, random);
+    watch.emplace(writes_);
+    if (pools) pooled.emplace(kept_->buffers, libtorch::CallScope::Of::writing);
+  });
+  for (std::optional<parallel::Border>* border : {&before_, &after_})
+    if (*border) (*border)->start();
+  const auto count = static_cast<int>(parts.size());
+  for (const parallel::Pass& pass :
+       parallel::passes(place_.pipeline, ranks.stages.rank(), ranks.stages.size(), count)) {
+    const optim::Rows& part = parts[static_cast<std::size_t>(pass.part)];
+    if (pass.is_forward)
+      forward(some_rows(batch, {mine.first + part.first, part.count}), in_all, failure);
+    else
+      backward(pass.part + 1 == count, failure);
+  }
+  for (std::optional<parallel::Border>* border : {&before_, &after_})
+    if (*border) failure.always([&] { (*border)->end(); });
+}
+
+void Transaction::drop_gradients() {
+  optimizer_.zero_grad();
+  ties_.drop_gradients();
 }
 
 // The gradients, and what the forward passes left in buffers, of all replicas.
 void Transaction::add_up(const Tensors& batch, FirstFailure& failure) {
-  if (!reducer_) return;
-  const std::int64_t last = std::min<std::int64_t>(rows_in(batch), ranks_.replicas.size()) - 1;
+  if (!reducer_) return ties_.add_up(failure);
+  const std::int64_t last =
+      std::min<std::int64_t>(rows_in(batch), place_.ranks.replicas.size()) - 1;
   failure.always([&] { reducer_->finish(!failure); });
   failure.always([&] { kept_->buffers.add_up(!failure, static_cast<int>(last)); });
+  ties_.add_up(failure);
 }
 
 // Each replica adds its share of the loss. Replicas have the same gradients: the stages of the
@@ -278,17 +401,17 @@ void Transaction::add_up(const Tensors& batch, FirstFailure& failure) {
 void Transaction::share_numbers(const Tensor& norm, bool ok) {
   if (is_alone()) return;
   const at::NoGradGuard no_grad;
-  const bool splits = ranks_.stages.size() > 1,
-             counts = ok && splits && ranks_.replicas.rank() == 0;
+  const bool splits = place_.ranks.stages.size() > 1,
+             counts = ok && splits && place_.ranks.replicas.rank() == 0;
   const auto number = [&](std::int64_t i) { return kept_->shared.select(0, i); };
   kept_->shared.zero_();
   if (ok) number(0).copy_(kept_->loss);
   if (counts && scaler_) number(1).copy_(scaler_->not_finite(optimizer_));
   if (counts && norm.defined()) number(2).copy_(norm).square_();
-  ranks_.all.sum(kept_->shared);
+  place_.ranks.all.sum(kept_->shared);
   kept_->loss.copy_(number(0));
   if (!ok || !splits) return;
-  if (scaler_) scaler_->not_finite(optimizer_).copy_(number(1));
+  if (scaler_) scaler_->not_finite(optimizer_).copy_(number(1).clamp_max_(1));
   if (norm.defined()) norm.copy_(number(2).sqrt_());
 }
 
@@ -312,16 +435,14 @@ PhaseNow Transaction::compute(const Tensors& batch, const Plan& plan, libtorch::
   });
   if (agreed_ != plan) {
     agreed_.reset();
-    if (ranks_.all.any(static_cast<bool>(failure))) {
+    if (place_.ranks.all.any(static_cast<bool>(failure))) {
       failure.then([] { throw FailedElsewhere(); });
       return {};
     }
     agreed_ = plan;
   }
-  failure.then([&] {
-    optimizer_.zero_grad();
-    run_parts(batch, plan, random);
-  });
+  drop_gradients();
+  failure.always([&] { run_parts(batch, plan, random, failure); });
   if (failure && !is_alone()) libtorch::settle(own_devices());
   PhaseNow optimizer = phase(trace::Phase::optimizer);
   add_up(batch, failure);
@@ -362,13 +483,14 @@ void Transaction::update() {
 
 void Transaction::commit() {
   update();
+  ties_.hand_over();
   writes_.commit();
   ++commits_;
 }
 
 void Transaction::undo(const libtorch::RandomState& random) {
   libtorch::settle(own_devices());
-  optimizer_.zero_grad();
+  drop_gradients();
   if (scaler_) scaler_->abandon();
   if (kept_) kept_->buffers.restore();
   writes_.undo();
@@ -379,14 +501,15 @@ std::exception_ptr Transaction::try_once(const Tensors& batch, const Plan& plan)
   libtorch::RandomState random(own_devices(), /*with_cpu=*/is_alone());
   FirstFailure failure;
   PhaseNow optimizer = compute(batch, plan, random, failure);
-  if (ranks_.all.any(static_cast<bool>(failure))) failure.then([] { throw FailedElsewhere(); });
+  if (place_.ranks.all.any(static_cast<bool>(failure)))
+    failure.then([] { throw FailedElsewhere(); });
   failure.then([&] { commit(); });
   optimizer.reset();
   // Outside of the handler: its exception holds nothing of the attempt.
   if (failure)
     undo(random);
   else
-    optimizer_.zero_grad();
+    drop_gradients();
   return failure.get();
 }
 

@@ -4,16 +4,18 @@
 //
 // Several ranks attempt a step together (parallel/layout.h). Each computes, on its own thread and
 // device; then they agree, and all of them commit or undo. A rank that has failed takes part in the
-// sums that are left, because the others wait for it. The CPU's generator belongs to all of them:
-// the caller puts it back.
+// hand-overs and sums that are left, because the others wait for it. The CPU's generator belongs to
+// all of them: the caller puts it back.
 //
 // Threads: one at a time.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
+#include <torch/csrc/autograd/edge.h>
 
 #include <cstdint>
+#include <deque>
 #include <exception>
 #include <memory>
 #include <optional>
@@ -25,10 +27,13 @@
 #include "headroom/optim/accumulation.h"
 #include "headroom/optim/loss_scaler.h"
 #include "headroom/optim/optimizer.h"
+#include "headroom/parallel/border.h"
 #include "headroom/parallel/layout.h"
+#include "headroom/parallel/pipeline.h"
 #include "headroom/parallel/reducer.h"
 #include "headroom/trace/recorder.h"
 #include "headroom/train/detail/buffers.h"
+#include "headroom/train/detail/ties.h"
 #include "headroom/train/detail/writes.h"
 #include "headroom/train/objective.h"
 #include "headroom/train/step_options.h"
@@ -41,10 +46,17 @@ namespace headroom::train::detail {
 
 using PhaseNow = std::unique_ptr<trace::PhaseScope>;
 
+// Where a rank stands among the others.
+struct Place {
+  parallel::Ranks ranks = {};
+  parallel::Pipeline pipeline = parallel::Pipeline::one_by_one;
+  std::vector<Tied> tied = {};
+};
+
 class Transaction {
  public:
   Transaction(torch::nn::Module& module, optim::Optimizer& optimizer, Objective objective,
-              const StepOptions& options, parallel::Ranks ranks = {});
+              const StepOptions& options, Place place = {});
 
   // Null if the step has been committed; FailedElsewhere if another rank has failed.
   [[nodiscard]] std::exception_ptr try_once(const Tensors& batch, const Plan& plan);
@@ -56,10 +68,14 @@ class Transaction {
   void check_place() const;
 
   // For a dry run in a child process: from now on the step runs on this card, where the module's
-  // tensors have no values, and without states of the optimizer.
-  void start_anew_on(c10::Device card);
+  // tensors have no values, without states of the optimizer and without the other ranks. `given`:
+  // what the stage before gives for each part of a batch.
+  void start_anew_on(c10::Device card, std::optional<std::vector<Tensors>> given = {});
+  // After such a run: what this stage has given to the next one.
+  [[nodiscard]] const std::vector<Tensors>& given() const { return after_->given(); }
   // An attempt that rethrows its failure.
   void attempt(const Tensors& batch, const Plan& plan, libtorch::RandomState& random);
+  void drop_gradients();
 
   [[nodiscard]] c10::Device device() const { return device_; }
   [[nodiscard]] const Objective& objective() const { return objective_; }
@@ -85,19 +101,33 @@ class Transaction {
 
   // Reports the running phase to a recorder of the device's memory, if there is one.
   [[nodiscard]] PhaseNow phase(trace::Phase phase) const;
+  [[nodiscard]] Tensors used(const Tensors& rows) const;
   [[nodiscard]] std::int64_t terms(const Tensors& rows) const;
   void follow(const Plan& plan);
   void move_to(c10::Device device);
-  [[nodiscard]] bool is_alone() const { return ranks_.all.size() == 1; }
+  [[nodiscard]] bool is_alone() const { return place_.ranks.all.size() == 1; }
+  [[nodiscard]] bool is_split() const { return place_.ranks.stages.size() > 1; }
   [[nodiscard]] std::vector<c10::Device> own_devices() const;
   void prepare();
   void begin_numbers();
   [[nodiscard]] bool needs_norm() const;
   [[nodiscard]] PhaseNow compute(const Tensors& batch, const Plan& plan,
                                  libtorch::RandomState& random, FirstFailure& failure);
-  void run_parts(const Tensors& batch, const Plan& plan, libtorch::RandomState& random);
-  [[nodiscard]] at::Tensor loss_of(const Tensors& rows);
-  void forward_and_backward(const Tensors& rows, std::int64_t in_all, bool is_last);
+  // A part between its forward and its backward pass.
+  struct InFlight {
+    Tensors given;                               // by the stage before
+    std::vector<torch::autograd::Edge> outputs;  // of the graph, where gradients come in
+    at::Tensor share;  // of the loss; undefined unless this is the last stage
+  };
+  void begin_parts(const Tensors& batch, bool pools, libtorch::RandomState& random);
+  void run_parts(const Tensors& batch, const Plan& plan, libtorch::RandomState& random,
+                 FirstFailure& failure);
+  [[nodiscard]] Tensors outputs_of(const Tensors& rows, const Tensors& given);
+  [[nodiscard]] Tensors run_forward(const Tensors& rows, std::int64_t in_all, InFlight& part);
+  void forward(const Tensors& rows, std::int64_t in_all, FirstFailure& failure);
+  void backward(bool is_last, FirstFailure& failure);
+  void run_backward(InFlight& part, const Tensors& gradients);
+  void meet_others(std::optional<std::vector<Tensors>> given = {});
   void add_up(const Tensors& batch, FirstFailure& failure);
   void share_numbers(const at::Tensor& norm, bool ok);
   void clip(const at::Tensor& norm);
@@ -110,9 +140,12 @@ class Transaction {
   optim::Optimizer& optimizer_;
   Objective objective_;
   StepOptions options_;
-  parallel::Ranks ranks_;
-  std::optional<parallel::Reducer> reducer_;  // among several replicas
-  c10::Device home_, device_;                 // at the start, and now
+  Place place_;
+  std::optional<parallel::Reducer> reducer_;        // among several replicas
+  std::optional<parallel::Border> before_, after_;  // to the stages beside this one
+  Ties ties_;
+  std::deque<InFlight> in_flight_;
+  c10::Device home_, device_;  // at the start, and now
   std::int64_t commits_ = 0;
   std::optional<optim::LossScaler> scaler_;
   std::vector<std::optional<double>> rates_;  // of the optimizer's groups, without the schedule

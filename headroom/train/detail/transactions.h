@@ -15,8 +15,8 @@ namespace headroom::train::detail {
 
 class Transactions {
  public:
-  // Throws UsageError like Transaction, and unless the ranks are on different devices and have
-  // the same parameters.
+  // Throws UsageError like Transaction, and unless the ranks are on different devices and the same
+  // stages have the same parameters.
   Transactions(Team team, const StepOptions& options);
 
   // Null if all have committed. Otherwise none has, and it is the failure of failed(): of the
@@ -25,7 +25,8 @@ class Transactions {
   [[nodiscard]] std::size_t failed() const { return failed_; }
 
   [[nodiscard]] std::size_t size() const { return all_.size(); }
-  [[nodiscard]] int replicas() const { return static_cast<int>(all_.size()); }
+  [[nodiscard]] const parallel::Layout& layout() const { return layout_; }
+  [[nodiscard]] parallel::Pipeline pipeline() const { return pipeline_; }
   [[nodiscard]] Transaction& operator[](std::size_t rank) const { return *all_.at(rank); }
   // The one whose figures are those of the step, such as its loss.
   [[nodiscard]] Transaction& first() const { return *all_.front(); }
@@ -37,6 +38,8 @@ class Transactions {
   void set_commits(std::int64_t commits);
 
  private:
+  parallel::Layout layout_;
+  parallel::Pipeline pipeline_;
   std::vector<std::unique_ptr<Transaction>> all_;
   std::unique_ptr<parallel::RankThreads> threads_;
   std::size_t failed_ = 0;

@@ -4,29 +4,32 @@
 
 namespace headroom::train::rungs {
 
-std::optional<Bytes> card_for_less(const Situation& now) {
+std::optional<PerStage> card_for_less(const Situation& now) {
   const Failure& failure = now.failure;
   if (now.prices == nullptr || !failure.card) return {};
-  Bytes card = *failure.card;
-  if (now.leaves_room) card -= now.options.room.of(card);
-  const auto needed = now.prices->needed(failure.plan, failure.work);
-  if (!needed || failure.asked.value_or(Bytes{}) >= *needed) return {};  // or priced wrongly
+  PerStage cards = *failure.card;
+  if (now.leaves_room)
+    cards = cards.each([&](Bytes card) { return card - now.options.room.of(card); });
+  const auto all = now.prices->needed(failure.plan, failure.work);
+  if (!all) return {};
+  const Bytes needed = all->of(failure.stage), asked = failure.asked.value_or(Bytes{});
+  if (asked >= needed) return {};  // priced wrongly
   // A request was refused although the card had enough. So at least that much is not obtainable.
-  const Bytes too_much = std::max(failure.asked.value_or(Bytes{}), *needed / 20);
-  return std::min(card, *needed - too_much);
+  return cards.limited(failure.stage, needed - std::max(asked, needed / 20));
 }
 
 PartLimits limits_of(const LadderOptions& options) {
   return {.least = options.min_micro_batch, .fewest = options.fewest_rows};
 }
 
-std::optional<Plan> largest_fitting(Plan plan, std::int64_t most, const Work& work, Bytes card,
-                                    const LadderOptions& options, const Prices& prices) {
+std::optional<Plan> largest_fitting(Plan plan, std::int64_t most, const Work& work,
+                                    const PerStage& cards, const LadderOptions& options,
+                                    const Prices& prices) {
   PartLimits limits = limits_of(options);
   limits.most = most;
   for (const std::int64_t size : micro_batches(work.rows, limits)) {
     plan.micro_batch = size;
-    if (prices.is_served(plan, work, card).value_or(false) &&
+    if (prices.is_served(plan, work, cards).value_or(false) &&
         host_has_room(plan, work, options, &prices))
       return plan;
   }

@@ -27,7 +27,7 @@ struct Situation {
 
 // The memory to plan with: as much as the process can have now, and less than the failed plan
 // needs.
-[[nodiscard]] std::optional<Bytes> card_for_less(const Situation& now);
+[[nodiscard]] std::optional<PerStage> card_for_less(const Situation& now);
 // The plan with the next technique of the ladder; std::nullopt if it has them all.
 [[nodiscard]] std::optional<Plan> with_next_technique(const Plan& plan,
                                                       const LadderOptions& options);
@@ -39,11 +39,12 @@ struct Situation {
 
 // The sizes of the parts that the ladder may cut a batch into.
 [[nodiscard]] PartLimits limits_of(const LadderOptions& options);
-// The plan with the largest micro-batch, of at most this many rows, that a card of this size serves
+// The plan with the largest micro-batch, of at most this many rows, that cards of this size serve
 // and the host, which gets the data that the plan moves there. std::nullopt if none fits, or prices
 // are not known.
 [[nodiscard]] std::optional<Plan> largest_fitting(Plan plan, std::int64_t most, const Work& work,
-                                                  Bytes card, const LadderOptions& options,
+                                                  const PerStage& cards,
+                                                  const LadderOptions& options,
                                                   const Prices& prices);
 
 // False if the host is known to have no room for the data that the plan moves to it.

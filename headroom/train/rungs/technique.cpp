@@ -40,7 +40,7 @@ bool host_has_room(const Plan& plan, const Work& work, const LadderOptions& opti
   if (on_card == plan || prices == nullptr || !options.host_memory) return true;
   const auto all = prices->needed(on_card, work), rest = prices->needed(plan, work);
   const auto host = options.host_memory();
-  return !host || !all || !rest || *all - *rest <= *host;
+  return !host || !all || !rest || all->sum() - rest->sum() <= *host;
 }
 
 // The first plan that fits, adding one technique at a time to `plan`; where that is not known, the

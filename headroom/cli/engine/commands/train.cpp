@@ -134,7 +134,9 @@ void Run::make() {
   trainer_.emplace(made_.model->module(), *made_.optimizer,
                    recipe::objective_of(training_, made_.model),
                    recipe::batches_of(data_.train, training_), options(), std::move(evaluation));
-  setup_ = setup_of(training_, machine_.own, trainer_->step().usable());
+  const auto usable = trainer_->step().usable();
+  setup_ =
+      setup_of(training_, machine_.own, usable ? std::optional(usable->least()) : std::nullopt);
 }
 
 train::TrainerOptions Run::options() {
@@ -191,7 +193,7 @@ train::TrainerOptions Run::options() {
 // With the memory that there was when the plan was chosen: a neighbour that made it small may have
 // left before the end, and then a larger one has not failed with what there is now.
 void Run::know_memory() {
-  if (const auto usable = trainer_->step().usable()) setup_->free = *usable;
+  if (const auto usable = trainer_->step().usable()) setup_->free = usable->least();
 }
 
 // A run with injected failures neither uses remembered plans nor adds to them.

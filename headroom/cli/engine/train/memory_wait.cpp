@@ -14,7 +14,7 @@ bool fits_when_alone(const BesideOthers& run) {
 bool wait_for_memory(const BesideOthers& run) {
   train::Step& step = run.step;
   if (step.device().is_cpu()) return false;
-  const auto usable = [&] { return step.usable().value_or(Bytes{}); };
+  const auto usable = [&] { return step.usable().value_or(Bytes{}).least(); };
   const Bytes had = usable();
   const auto least = step.least_plan(run.rows);
   // Where that is not known, more than now.

@@ -13,14 +13,17 @@
 namespace headroom::cli {
 
 PlanAnswer plan_answer(train::Step& step, std::int64_t rows) {
-  PlanAnswer answer{.rows = rows, .plan = {}, .free = step.usable(), .allowed_by = {}};
+  PlanAnswer answer{.rows = rows, .plan = {}, .allowed_by = {}};
   // The plan for the same look: another job may take memory meanwhile.
-  answer.plan = step.first_plan(rows, answer.free);
+  const auto cards = step.usable();
+  if (cards) answer.free = cards->least();
+  answer.plan = step.first_plan(rows, cards);
   answer.plan.micro_batch = largest_part(answer.plan, rows);
   answer.why_unpriced = step.why_unpriced();
   if (step.prices() == nullptr) return answer;
-  answer.needed = step.prices()->needed(answer.plan, {.rows = rows});
-  answer.fits = !answer.needed || !answer.free || *answer.needed <= *answer.free;
+  const auto needed = step.prices()->needed(answer.plan, {.rows = rows});
+  if (needed) answer.needed = needed->largest();
+  answer.fits = !needed || !cards || needed->fits(*cards);
   const auto allowed = step.least_plan(rows), any = step.least_plan(rows, 1);
   if (answer.fits || !allowed || !any) return answer;
   const bool is_allowed = allowed->needed <= any->needed;
