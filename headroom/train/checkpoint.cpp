@@ -42,27 +42,32 @@ struct Run {
   Json state;
 };
 
-NamedTensors tensors_of(const optim::Optimizer& optimizer) {
+// Of all stages, under the names of the parameters.
+NamedTensors states_in(Step& step) {
   NamedTensors tensors;
-  for (std::size_t i = 0; i < optimizer.parameters().size(); ++i)
-    for (const auto& [name, state] : optimizer.state(i))
-      tensors.emplace_back(std::to_string(i) + "." + name, state);
+  for (std::size_t rank = 0; rank < static_cast<std::size_t>(step.layout().stages); ++rank) {
+    const optim::Optimizer& optimizer = step.optimizer(rank);
+    const std::vector<std::string> names = detail::names_in(step.module(rank), optimizer);
+    for (std::size_t i = 0; i < names.size(); ++i)
+      for (const auto& [name, state] : optimizer.state(i))
+        tensors.emplace_back(names[i] + "." + name, state);
+  }
   return tensors;
 }
 
 // All but the parameters that are not trained.
-NamedTensors changing_in(const torch::nn::Module& module) {
-  NamedTensors tensors;
-  for (const auto& parameter : module.named_parameters())
-    if (parameter->requires_grad()) tensors.emplace_back(parameter.key(), parameter->detach());
-  for (const auto& buffer : module.named_buffers())
-    if (buffer->defined()) tensors.emplace_back(buffer.key(), buffer->detach());
+NamedTensors changing_in(Step& step) {
+  const detail::Modules model = detail::model_of(step);
+  NamedTensors tensors =
+      detail::parameters_of(model, [](const at::Tensor& one) { return one.requires_grad(); });
+  for (auto& [name, buffer] : detail::buffers_of(model)) tensors.emplace_back(name, buffer);
+  for (auto& [name, tensor] : tensors) tensor = tensor.detach();
   return tensors;
 }
 
 Run run_of(Step& step, const std::string& more) {
-  Run run{.model = changing_in(step.module()),
-          .optimizer = tensors_of(step.optimizer()),
+  Run run{.model = changing_in(step),
+          .optimizer = states_in(step),
           .random = libtorch::RandomState(libtorch::devices_in_use()).named(),
           .state = {{"schema", 1}, {"step", step.steps()}, {"plan", to_json(step.plan())}}};
   if (const optim::LossScaler* scaler = step.scaler())
@@ -184,7 +189,7 @@ void Checkpoints::save(Step& step, const std::string& more) {
   char name[32];
   std::snprintf(name, sizeof name, "checkpoint-%08lld", static_cast<long long>(step.steps()));
   Run run = run_of(step, more);
-  if (const std::string hash = frozen_->save(step.module()); !hash.empty())
+  if (const std::string hash = frozen_->save(detail::model_of(step)); !hash.empty())
     run.state["frozen"] = hash;
   writing_ = step.steps();
   if (const auto host = host_memory_to_use(); host && bytes_of(run) > *host)
@@ -248,7 +253,7 @@ std::optional<std::int64_t> Checkpoints::load_weights(Step& step) const {
   writer_->wait();
   for (const auto& [folder, number] : checkpoints_in(folder_)) {
     try {
-      detail::read_weights(folder, *frozen_, step.module());
+      detail::read_weights(folder, *frozen_, step);
       return number;
     } catch (...) {
       static_cast<void>(detail::why_refused(folder));  // then an older one
@@ -273,7 +278,7 @@ Bytes Checkpoints::bytes(Step& step) const {
 }
 
 Bytes Checkpoints::frozen_bytes(Step& step) const {
-  return frozen_->bytes_to_write(step.module());
+  return frozen_->bytes_to_write(detail::model_of(step));
 }
 
 }  // namespace headroom::train

@@ -17,12 +17,16 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <vector>
 
+#include "headroom/base/first_failure.h"
+#include "headroom/parallel/rank_threads.h"
 #include "headroom/train/batches.h"
 #include "headroom/train/event.h"
 #include "headroom/train/objective.h"
+#include "headroom/train/team.h"
 
 namespace torch::nn {
 class Module;
@@ -56,6 +60,12 @@ struct EvaluationOptions {
 class Evaluation {
  public:
   Evaluation(torch::nn::Module& module, Objective objective, EvaluationOptions options = {});
+  // Of a team (team.h): replicas divide the rows, stages hand their tensors on. A micro-batch is
+  // that of a replica.
+  explicit Evaluation(const Team& team, EvaluationOptions options = {});
+  ~Evaluation();
+  Evaluation(const Evaluation&) = delete;
+  Evaluation& operator=(const Evaluation&) = delete;
 
   // One epoch of the batches, from their beginning. `step` is for events: the training step before.
   // Rethrows a failure; an out-of-memory only if a single row does not fit.
@@ -70,15 +80,22 @@ class Evaluation {
     bool counts_right = true;
     std::int64_t rows = 0;
     std::vector<Prediction> predictions;
+    void add(const Sums& other);
   };
+  struct Rank;
   [[nodiscard]] Sums measured(const Tensors& batch, std::int64_t step);
   [[nodiscard]] Sums attempt(const Tensors& batch);
+  [[nodiscard]] Sums of_rank(Rank& rank, const Tensors& batch, FirstFailure& failure) const;
+  void of_part(Rank& rank, const Tensors& rows, const Tensors& given, Tensors& outputs,
+               Sums& sums) const;
+  void empty_caches() const;
   void tell(Event event, std::int64_t from, std::int64_t to) const;
 
-  torch::nn::Module& module_;
-  Objective objective_;
+  std::vector<std::unique_ptr<Rank>> ranks_;
+  std::unique_ptr<parallel::RankThreads> threads_;
   EvaluationOptions options_;
-  std::int64_t most_ = 0;  // rows, after larger parts have failed; 0: none have
+  std::int64_t most_ = 0;   // rows, after larger parts have failed; 0: none have
+  std::size_t failed_ = 0;  // rank
 };
 
 }  // namespace headroom::train

@@ -41,36 +41,48 @@ void quantise(models::Model& model, const Plan& plan) {
     if (plan.has(name)) nn::quantise(model.module(), {.format = format});
 }
 
+Score score_of(models::Model& model, const models::Batch& batch) {
+  const models::Output output = model.run(batch);
+  Score score{.loss = output.loss, .right = {}, .logits = {}};
+  const bool has_classes = output.logits.defined() && output.logits.dim() == 2 &&
+                           batch.labels.dim() == 1 && batch.labels.scalar_type() == at::kLong;
+  if (has_classes) {
+    score.right = output.logits.argmax(-1).eq(batch.labels).sum();
+    score.logits = output.logits;
+  }
+  return score;
+}
+
+models::Batch batch_with(const Tensors& rows, const Tensors& given) {
+  models::Batch batch = batch_of(rows);
+  batch.given = given;
+  return batch;
+}
+
+void set_part(Objective& objective, const std::shared_ptr<models::Model>& model) {
+  objective.part = [model](const Tensors& rows, const Tensors& given) {
+    models::Output output = model->run(batch_with(rows, given));
+    return output.handed_on.empty() ? Tensors{output.loss} : std::move(output.handed_on);
+  };
+  objective.part_score = [model](const Tensors& rows, const Tensors& given) {
+    return score_of(*model, batch_with(rows, given));
+  };
+  const bool is_first = model->settings().part->first == 0;
+  objective.uses = {true, true, is_first, true, true};  // pixels are large
+}
+
 }  // namespace
 
 Objective objective_of(const std::shared_ptr<models::Model>& model,
                        const ModelObjectiveOptions& options) {
   const models::Settings own = model->settings();
   Objective objective;
-  objective.loss = [model](const Tensors& rows) { return model->run(batch_of(rows)).loss; };
   if (own.part) {
-    objective.loss = {};
-    objective.part = [model](const Tensors& rows, const Tensors& given) {
-      models::Batch batch = batch_of(rows);
-      batch.given = given;
-      models::Output output = model->run(batch);
-      return output.handed_on.empty() ? Tensors{output.loss} : std::move(output.handed_on);
-    };
-    const bool is_first = own.part->first == 0;
-    objective.uses = {true, true, is_first, true, true};  // pixels are large
+    set_part(objective, model);
+  } else {
+    objective.loss = [model](const Tensors& rows) { return model->run(batch_of(rows)).loss; };
+    objective.score = [model](const Tensors& rows) { return score_of(*model, batch_of(rows)); };
   }
-  objective.score = [model](const Tensors& rows) {
-    const models::Batch batch = batch_of(rows);
-    const models::Output output = model->run(batch);
-    Score score{.loss = output.loss, .right = {}, .logits = {}};
-    const bool has_classes = output.logits.defined() && output.logits.dim() == 2 &&
-                             batch.labels.dim() == 1 && batch.labels.scalar_type() == at::kLong;
-    if (has_classes) {
-      score.right = output.logits.argmax(-1).eq(batch.labels).sum();
-      score.logits = output.logits;
-    }
-    return score;
-  };
   objective.terms = [model](const Tensors& rows) {
     return models::counted_labels(*model, batch_of(rows)).item<std::int64_t>();
   };

@@ -54,6 +54,9 @@ struct Objective {
   std::function<std::int64_t(const Tensors& rows)> terms = {};
   // For evaluation, with the rows on the model's device. Without a function, the loss alone.
   std::function<Score(const Tensors& rows)> score = {};
+  // The same on the last stage of a split model, with what the stage before has returned. Without a
+  // function, the loss alone.
+  std::function<Score(const Tensors& rows, const Tensors& given)> part_score = {};
   // Puts the model into the form that a plan asks for: checkpointing, a fused loss. Without a
   // function, the model has only one form.
   std::function<void(const Plan&)> follow = {};

@@ -78,18 +78,21 @@ std::vector<c10::Device> Step::devices() const {
     devices.push_back(state_->ranks[rank].device());
   return devices;
 }
-optim::LossScaler* Step::scaler() {
-  auto& scaler = state_->ranks.first().scaler();
+parallel::Layout Step::layout() const {
+  return state_->ranks.layout();
+}
+optim::LossScaler* Step::scaler(std::size_t rank) {
+  auto& scaler = state_->ranks[rank].scaler();
   return scaler ? &*scaler : nullptr;
 }
-torch::nn::Module& Step::module() {
-  return state_->ranks.first().module();
+torch::nn::Module& Step::module(std::size_t rank) {
+  return state_->ranks[rank].module();
 }
-const Objective& Step::objective() const {
-  return state_->ranks.first().objective();
+const Objective& Step::objective(std::size_t rank) const {
+  return state_->ranks[rank].objective();
 }
-optim::Optimizer& Step::optimizer() {
-  return state_->ranks.first().optimizer();
+optim::Optimizer& Step::optimizer(std::size_t rank) {
+  return state_->ranks[rank].optimizer();
 }
 
 }  // namespace headroom::train

@@ -54,6 +54,7 @@
 #include <vector>
 
 #include "headroom/optim/optimizer.h"
+#include "headroom/parallel/layout.h"
 #include "headroom/train/event.h"
 #include "headroom/train/objective.h"
 #include "headroom/train/plan.h"
@@ -78,6 +79,7 @@ class Committed {
   [[nodiscard]] double gradient_norm() const;  // before clipping; NaN if no option needs it
   std::int64_t step = 0;                       // from 1
   std::int64_t rows = 0;
+  std::int64_t micro_batch = 0;  // rows of the largest part, of each replica
   int attempts = 1;
   Plan plan;                  // of the attempt that committed
   std::vector<Event> events;  // of this step, the first ones first
@@ -148,10 +150,12 @@ class Step {
   void set_steps(std::int64_t steps);                      // of a run that goes on
   [[nodiscard]] c10::Device device() const;                // where the model is; of rank 0
   [[nodiscard]] std::vector<c10::Device> devices() const;  // of all ranks
-  [[nodiscard]] optim::LossScaler* scaler();               // null without scaling
-  [[nodiscard]] torch::nn::Module& module();
-  [[nodiscard]] const Objective& objective() const;
-  [[nodiscard]] optim::Optimizer& optimizer();
+  [[nodiscard]] parallel::Layout layout() const;
+  // Of a rank.
+  [[nodiscard]] torch::nn::Module& module(std::size_t rank = 0);
+  [[nodiscard]] const Objective& objective(std::size_t rank = 0) const;
+  [[nodiscard]] optim::Optimizer& optimizer(std::size_t rank = 0);
+  [[nodiscard]] optim::LossScaler* scaler(std::size_t rank = 0);  // null without scaling
 
  private:
   template <typename Theirs>

@@ -17,6 +17,28 @@
 
 namespace headroom::train {
 
+namespace {
+
+Json json_of(const memory::GpuMemoryStats& now) {
+  return {{"allocated_bytes", now.allocated.count},
+          {"reserved_bytes", now.reserved.count},
+          {"max_allocated_bytes", now.max_allocated.count}};
+}
+
+// Of the first card, and with several of each under "cards".
+Json json_of(const std::map<std::size_t, memory::GpuMemoryStats>& cards) {
+  if (cards.empty()) return Json::object();
+  Json memory = json_of(cards.begin()->second);
+  if (cards.size() == 1) return memory;
+  for (const auto& [rank, now] : cards) {
+    memory["cards"].push_back(json_of(now));
+    memory["cards"].back()["device"] = now.device.str();
+  }
+  return memory;
+}
+
+}  // namespace
+
 StepOptions Trainer::State::heard(TrainerOptions& options, State& state) {
   StepOptions step = options.step;
   step.on_event = [&state, others = step.on_event](const Event& event) {
@@ -27,13 +49,14 @@ StepOptions Trainer::State::heard(TrainerOptions& options, State& state) {
   return step;
 }
 
-Trainer::State::State(torch::nn::Module& module, optim::Optimizer& optimizer, Objective objective,
-                      Batches batches, TrainerOptions given, std::optional<Batches> evaluation)
-    : step(module, optimizer, objective, heard(given, *this)),
+Trainer::State::State(const Team& team, Batches batches, TrainerOptions given,
+                      std::optional<Batches> evaluation)
+    : step(team, heard(given, *this)),
       options_(std::move(given)),
       batches_(std::move(batches)),
       evaluation_batches_(std::move(evaluation)),
-      neighbours_(options_.emergency_clean_above) {
+      leaks_(team.ranks.size()),
+      neighbours_(team.ranks.size(), detail::NeighbourWatch(options_.emergency_clean_above)) {
   if (!batches_.next || batches_.per_epoch < 1)
     throw UsageError(expectation("Trainer", "batches, 1 or more in an epoch",
                                  batches_.next ? std::to_string(batches_.per_epoch) : "none"));
@@ -48,7 +71,7 @@ Trainer::State::State(torch::nn::Module& module, optim::Optimizer& optimizer, Ob
       if (others) others(event);
       tell(event);
     };
-    evaluation_.emplace(module, std::move(objective), how);
+    evaluation_.emplace(team, how);
     if (evaluation_batches_->position) evaluation_start_ = evaluation_batches_->position();
   }
 }
@@ -64,12 +87,16 @@ void Trainer::State::say(std::string_view line) const {
   if (options_.listener.on_line) options_.listener.on_line(line);
 }
 
-std::optional<memory::GpuMemoryStats> Trainer::State::memory_now() const {
-  try {
-    return memory::get_gpu_memory_stats(step.device());
-  } catch (const UsageError&) {  // a CPU that is not counted
-    return {};
+std::map<std::size_t, memory::GpuMemoryStats> Trainer::State::memory_now() const {
+  std::map<std::size_t, memory::GpuMemoryStats> all;
+  const std::vector<c10::Device> devices = step.devices();
+  for (std::size_t rank = 0; rank < devices.size(); ++rank) {
+    try {
+      all.emplace(rank, memory::get_gpu_memory_stats(devices[rank]));
+    } catch (const UsageError&) {  // a CPU that is not counted
+    }
   }
+  return all;
 }
 
 // Epochs of a few steps would fill the screen.
@@ -81,7 +108,8 @@ void Trainer::State::say_epoch(std::int64_t epoch) {
 }
 
 void Trainer::State::say_memory(const std::string& prefix) const {
-  if (memory_now()) say(memory::log_gpu_memory_stats(prefix, step.device()));
+  for (const auto& [rank, now] : memory_now())
+    say(memory::log_gpu_memory_stats(prefix, now.device));
 }
 
 // ---- Before the first step ----
@@ -167,20 +195,13 @@ void Trainer::State::after_step(const Committed& done, double seconds) {
                           .rows_per_s = rows_per_s_,
                           .seconds_left = static_cast<double>(left * done.rows) / rows_per_s_};
   const auto now = memory_now();
-  if (files_) {
-    Json memory = Json::object();
-    if (now)
-      memory = {{"allocated_bytes", now->allocated.count},
-                {"reserved_bytes", now->reserved.count},
-                {"max_allocated_bytes", now->max_allocated.count}};
-    files_->step(progress, std::move(memory));
-  }
+  if (files_) files_->step(progress, json_of(now));
   if (options_.listener.on_step) options_.listener.on_step(progress);
   if (!std::isfinite(training_.loss) && !std::exchange(said_not_finite_, true))
     say("the loss of step " + std::to_string(done.step) +
         " is not a finite number; a smaller learning rate may help, or a limit on gradients");
-  if (now)
-    if (const auto growth = leaks_.after(step.device(), done.plan, done.step, now->allocated))
+  for (const auto& [rank, card] : now)
+    if (const auto growth = leaks_[rank].after(card.device, done.plan, done.step, card.allocated))
       say(*growth);
   watch_memory(done.step);
   const bool ends_epoch = done.step % batches_.per_epoch == 0;
@@ -197,21 +218,29 @@ void Trainer::State::after_step(const Committed& done, double seconds) {
 // ---- Memory between steps ----
 
 void Trainer::State::watch_memory(std::int64_t number) {
-  if (step.device().is_cpu()) return;
-  if (options_.clear_cache_every > 0 && number % options_.clear_cache_every == 0)
-    memory::memory_of(step.device()).empty_cache();
-  if (options_.check_memory_every <= 0 || number % options_.check_memory_every != 0) return;
-  const auto now = memory_now();
+  const bool clears = options_.clear_cache_every > 0 && number % options_.clear_cache_every == 0;
+  const bool looks = options_.check_memory_every > 0 && number % options_.check_memory_every == 0;
+  if (!clears && !looks) return;
   using Care = detail::NeighbourWatch::Care;
-  const Care care = now ? neighbours_.look(*now) : Care::none;
-  if (care == Care::shrink) return shrink();
-  if (care == Care::none) return;
-  memory::memory_of(step.device()).empty_cache();
+  bool shrinks = false;
+  for (const auto& [rank, now] : memory_now()) {
+    if (now.device.is_cpu()) continue;
+    if (clears) memory::memory_of(now.device).empty_cache();
+    const Care care = looks ? neighbours_[rank].look(now) : Care::none;
+    shrinks = shrinks || care == Care::shrink;
+    if (care == Care::trim) trim(now, number);
+  }
+  if (shrinks) shrink();
+}
+
+void Trainer::State::trim(const memory::GpuMemoryStats& now, std::int64_t number) {
+  memory::memory_of(now.device).empty_cache();
   tell({.kind = Event::Kind::trim,
         .step = number,
-        .free = now->free,
-        .cached = now->reserved - now->allocated,
-        .neighbours = *now->total - *now->free - now->reserved,
+        .free = now.free,
+        .cached = now.reserved - now.allocated,
+        .neighbours = *now.total - *now.free - now.reserved,
+        .device = step.devices().size() > 1 ? now.device.str() : "",
         .from = step.plan(),
         .to = step.plan()});
 }
@@ -260,8 +289,12 @@ void Trainer::State::save_what_is_left() {
 
 Trainer::Trainer(torch::nn::Module& module, optim::Optimizer& optimizer, Objective objective,
                  Batches batches, TrainerOptions options, std::optional<Batches> evaluation)
-    : state_(std::make_unique<State>(module, optimizer, std::move(objective), std::move(batches),
-                                     std::move(options), std::move(evaluation))) {}
+    : Trainer(Team{.ranks = {{module, optimizer, std::move(objective)}}}, std::move(batches),
+              std::move(options), std::move(evaluation)) {}
+Trainer::Trainer(const Team& team, Batches batches, TrainerOptions options,
+                 std::optional<Batches> evaluation)
+    : state_(std::make_unique<State>(team, std::move(batches), std::move(options),
+                                     std::move(evaluation))) {}
 Trainer::~Trainer() = default;
 
 std::optional<FoundCheckpoint> Trainer::prepare() {

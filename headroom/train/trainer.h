@@ -96,6 +96,10 @@ class Trainer {
   // Module and optimizer must live as long as the trainer. `evaluation` may be empty.
   Trainer(torch::nn::Module& module, optim::Optimizer& optimizer, Objective objective,
           Batches batches, TrainerOptions options = {}, std::optional<Batches> evaluation = {});
+  // On several cards. A run that is resumed may have another team: other numbers of replicas and
+  // stages, or one card.
+  Trainer(const Team& team, Batches batches, TrainerOptions options = {},
+          std::optional<Batches> evaluation = {});
   ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;

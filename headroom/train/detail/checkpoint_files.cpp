@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <system_error>
 
 #include "headroom/base/descriptor.h"
@@ -25,6 +27,47 @@ weights::NamedTensors tensors_of(const torch::nn::Module& module) {
   for (const auto& buffer : module.named_buffers())
     if (buffer.value().defined()) tensors.emplace_back(buffer.key(), buffer.value());
   return tensors;
+}
+
+Modules model_of(Step& step) {
+  Modules model;
+  for (int stage = 0; stage < step.layout().stages; ++stage)
+    model.push_back(&step.module(static_cast<std::size_t>(stage)));
+  return model;
+}
+
+weights::NamedTensors parameters_of(const Modules& model,
+                                    const std::function<bool(const at::Tensor&)>& wanted) {
+  weights::NamedTensors all;
+  std::set<std::string> names;
+  for (const torch::nn::Module* const stage : model)
+    for (const auto& one : stage->named_parameters())
+      if (wanted(one.value()) && names.insert(one.key()).second)
+        all.emplace_back(one.key(), one.value());
+  return all;
+}
+
+weights::NamedTensors buffers_of(const Modules& model) {
+  weights::NamedTensors all;
+  std::set<std::string> names;
+  for (const torch::nn::Module* const stage : model)
+    for (const auto& one : stage->named_buffers())
+      if (one.value().defined() && names.insert(one.key()).second)
+        all.emplace_back(one.key(), one.value());
+  return all;
+}
+
+std::vector<std::string> names_in(const torch::nn::Module& module,
+                                  const optim::Optimizer& optimizer) {
+  std::map<const c10::TensorImpl*, std::string> known;
+  for (const auto& one : module.named_parameters())
+    known.emplace(one.value().unsafeGetTensorImpl(), one.key());
+  std::vector<std::string> names;
+  for (const at::Tensor& one : optimizer.parameters()) {
+    const auto found = known.find(one.unsafeGetTensorImpl());
+    names.push_back(found != known.end() ? found->second : "#" + std::to_string(names.size()));
+  }
+  return names;
 }
 
 Bytes bytes_of(const weights::NamedTensors& tensors) {

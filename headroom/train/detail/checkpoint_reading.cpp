@@ -4,9 +4,12 @@
 #include <c10/util/Exception.h>
 #include <torch/nn/module.h>
 
+#include <algorithm>
 #include <exception>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "headroom/base/error.h"
@@ -23,6 +26,10 @@ namespace fs = std::filesystem;
 using weights::NamedTensors;
 using weights::TensorFile;
 
+std::size_t ranks_of(const Step& step) {
+  return static_cast<std::size_t>(step.layout().ranks());
+}
+
 // The weights of a checkpoint: those that it holds, and those that were not trained.
 class Weights {
  public:
@@ -31,6 +38,22 @@ class Weights {
     if (!hash_.empty()) shared_.emplace(path_ = frozen.find(folder, hash_));
   }
 
+  void check_fits(Step& step) const {
+    for (std::size_t rank = 0; rank < ranks_of(step); ++rank) check_fits(step.module(rank));
+  }
+
+  // On all ranks: those of a replica have the same values as the first one's.
+  void read_into(Step& step) const {
+    const at::NoGradGuard no_grad;
+    const bool has_shared = frozen_.is_loaded(model_of(step), hash_);
+    for (std::size_t rank = 0; rank < ranks_of(step); ++rank)
+      for (const auto& [name, tensor] : tensors_of(step.module(rank)))
+        if (const TensorFile& file = file_of(name); &file == &own_ || !has_shared)
+          file.read_as_stored(name, tensor);
+    if (shared_ && !has_shared) frozen_.loaded(model_of(step), path_, hash_);
+  }
+
+ private:
   void check_fits(const torch::nn::Module& module) const {
     for (const auto& [name, tensor] : tensors_of(module)) {
       const std::vector<std::int64_t> shape = file_of(name).shape(name);
@@ -40,16 +63,6 @@ class Weights {
     }
   }
 
-  void read_into(const torch::nn::Module& module) const {
-    const at::NoGradGuard no_grad;
-    const bool has_shared = frozen_.is_loaded(module, hash_);
-    for (const auto& [name, tensor] : tensors_of(module))
-      if (const TensorFile& file = file_of(name); &file == &own_ || !has_shared)
-        file.read_as_stored(name, tensor);
-    if (shared_ && !has_shared) frozen_.loaded(module, path_, hash_);
-  }
-
- private:
   [[nodiscard]] const TensorFile& file_of(const std::string& name) const {
     return shared_ && !own_.has(name) ? *shared_ : own_;
   }
@@ -71,43 +84,59 @@ void check_files(const fs::path& folder, const Json& state) {
       throw InputError((folder / name).string(), kOtherContent);
 }
 
-std::vector<optim::State> states_in(const TensorFile& file, const optim::Optimizer& optimizer) {
-  std::vector<optim::State> states(optimizer.parameters().size());
-  for (const std::string& name : file.names()) {
-    const std::size_t dot = name.find('.');
-    const std::size_t i = std::stoul(name.substr(0, dot));
-    if (i >= states.size())
-      throw InputError(name, "expected states of " + std::to_string(states.size()) + " parameters");
-    states[i][name.substr(dot + 1)] = file.read(name);
+// Where a file has the states of the optimizers' parameters: under their names, in older ones, of
+// models that are not split, under their numbers.
+class StoredStates {
+ public:
+  // The optimizers have states.
+  StoredStates(const TensorFile& file, Step& step) : file_(file), step_(step) {
+    for (std::size_t rank = 0; rank < ranks_of(step); ++rank)
+      names_.push_back(names_in(step.module(rank), step.optimizer(rank)));
+    for (std::size_t i = 0; i < names_[0].size(); ++i)
+      for (const auto& [state, tensor] : step.optimizer().state(i))
+        is_older_ = is_older_ || file.has(std::to_string(i) + "." + state);
   }
-  return states;
-}
 
-// Whether the states have the names of this optimizer's states, as those of its kind do.
-bool suit(const std::vector<optim::State>& states, const optim::Optimizer& optimizer) {
-  const auto names = [](const optim::State& state) {
-    std::vector<std::string> all;
-    for (const auto& [name, tensor] : state) all.push_back(name);
-    return all;
-  };
-  for (std::size_t i = 0; i < states.size(); ++i)
-    if (names(states[i]) != names(optimizer.state(i))) return false;
-  return true;
-}
+  // False if it has others, those of another kind of optimizer.
+  [[nodiscard]] bool suit() const {
+    const std::vector<std::string> all = file_.names();
+    std::set<std::string> left(all.begin(), all.end());
+    for (std::size_t rank = 0; rank < names_.size(); ++rank)
+      for (std::size_t i = 0; i < names_[rank].size(); ++i)
+        for (const auto& [state, tensor] : step_.optimizer(rank).state(i)) {
+          if (!file_.has(name_of(rank, i, state))) return false;
+          left.erase(name_of(rank, i, state));
+        }
+    return left.empty();
+  }
 
-// All of them, or none if one does not fit.
-void set_states(optim::Optimizer& optimizer, const std::vector<optim::State>& states) {
-  std::vector<optim::State> before;
-  try {
-    for (std::size_t i = 0; i < states.size(); ++i) {
-      before.push_back(optimizer.state(i));
-      optimizer.set_state(i, states[i]);
+  // Those of a rank: all of them, or none if one does not fit.
+  void read_into(std::size_t rank) const {
+    optim::Optimizer& optimizer = step_.optimizer(rank);
+    std::vector<optim::State> before;
+    try {
+      for (std::size_t i = 0; i < names_[rank].size(); ++i) {
+        optim::State stored = before.emplace_back(optimizer.state(i));
+        for (auto& [state, tensor] : stored) tensor = file_.read(name_of(rank, i, state));
+        optimizer.set_state(i, std::move(stored));
+      }
+    } catch (...) {
+      for (std::size_t i = 0; i < before.size(); ++i) optimizer.set_state(i, before[i]);
+      throw;
     }
-  } catch (...) {
-    for (std::size_t i = 0; i < before.size(); ++i) optimizer.set_state(i, before[i]);
-    throw;
   }
-}
+
+ private:
+  [[nodiscard]] std::string name_of(std::size_t rank, std::size_t parameter,
+                                    const std::string& state) const {
+    return (is_older_ ? std::to_string(parameter) : names_[rank][parameter]) + "." + state;
+  }
+
+  const TensorFile& file_;
+  Step& step_;
+  std::vector<std::vector<std::string>> names_;  // of parameters, by rank
+  bool is_older_ = false;
+};
 
 }  // namespace
 
@@ -123,19 +152,21 @@ FoundCheckpoint read_checkpoint(const fs::path& folder, FrozenPart& frozen, Step
   const Json state = sound_state(folder, frozen);
   const Weights weights(folder, state, frozen);
   const TensorFile optimizer(folder / kOptimizer), random(folder / kRandom);
-  weights.check_fits(step.module());
-  const std::vector<optim::State> states = states_in(optimizer, step.optimizer());
+  weights.check_fits(step);
   FoundCheckpoint found{.folder = folder,
                         .step = state.at("step").get<std::int64_t>(),
                         .plan = plan_from(state.at("plan"), (folder / kState).string()),
                         .more = state.at("more").get<std::string>()};
-  step.optimizer().reserve();
-  found.same_optimizer = suit(states, step.optimizer());
-  if (found.same_optimizer) set_states(step.optimizer(), states);
-  weights.read_into(step.module());
-  if (optim::LossScaler* scaler = step.scaler(); scaler != nullptr && state.contains("scaler"))
-    scaler->restore(state["scaler"].at("factor").get<double>(),
-                    state["scaler"].at("good_steps").get<std::int64_t>());
+  for (std::size_t rank = 0; rank < ranks_of(step); ++rank) step.optimizer(rank).reserve();
+  const StoredStates states(optimizer, step);
+  found.same_optimizer = states.suit();
+  for (std::size_t rank = 0; found.same_optimizer && rank < ranks_of(step); ++rank)
+    states.read_into(rank);
+  weights.read_into(step);
+  for (std::size_t rank = 0; rank < ranks_of(step) && state.contains("scaler"); ++rank)
+    if (optim::LossScaler* const scaler = step.scaler(rank); scaler != nullptr)
+      scaler->restore(state["scaler"].at("factor").get<double>(),
+                      state["scaler"].at("good_steps").get<std::int64_t>());
   step.set_steps(found.step);
   NamedTensors generators;
   for (const std::string& name : random.names()) generators.emplace_back(name, random.read(name));
@@ -143,10 +174,10 @@ FoundCheckpoint read_checkpoint(const fs::path& folder, FrozenPart& frozen, Step
   return found;
 }
 
-void read_weights(const fs::path& folder, FrozenPart& frozen, torch::nn::Module& module) {
+void read_weights(const fs::path& folder, FrozenPart& frozen, Step& step) {
   const Weights weights(folder, sound_state(folder, frozen), frozen);
-  weights.check_fits(module);
-  weights.read_into(module);
+  weights.check_fits(step);
+  weights.read_into(step);
 }
 
 std::string why_refused(const fs::path& folder) {

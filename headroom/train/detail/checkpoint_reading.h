@@ -15,8 +15,7 @@ namespace headroom::train::detail {
 [[nodiscard]] Json sound_state(const std::filesystem::path& folder, FrozenPart& frozen);
 [[nodiscard]] FoundCheckpoint read_checkpoint(const std::filesystem::path& folder,
                                               FrozenPart& frozen, Step& step);
-void read_weights(const std::filesystem::path& folder, FrozenPart& frozen,
-                  torch::nn::Module& module);
+void read_weights(const std::filesystem::path& folder, FrozenPart& frozen, Step& step);
 
 // In a handler: why the checkpoint cannot be used. Memory that ran out says nothing about it and is
 // thrown again.

@@ -19,11 +19,8 @@ namespace headroom::train::detail {
 namespace {
 
 namespace fs = std::filesystem;
-weights::NamedTensors frozen_in(const torch::nn::Module& module) {
-  weights::NamedTensors frozen;
-  for (const auto& parameter : module.named_parameters())
-    if (!parameter->requires_grad()) frozen.emplace_back(parameter.key(), parameter.value());
-  return frozen;
+weights::NamedTensors frozen_in(const Modules& model) {
+  return parameters_of(model, [](const at::Tensor& one) { return !one.requires_grad(); });
 }
 
 std::set<std::string> names_of(const weights::NamedTensors& tensors) {
@@ -44,9 +41,9 @@ void add_named_in(const fs::path& folder, std::set<std::string>& hashes) {
 
 }  // namespace
 
-std::vector<FrozenPart::Version> FrozenPart::versions_of(const torch::nn::Module& module) {
+std::vector<FrozenPart::Version> FrozenPart::versions_of(const Modules& model) {
   std::vector<Version> versions;
-  for (const auto& [name, weight] : frozen_in(module))
+  for (const auto& [name, weight] : frozen_in(model))
     for (const at::Tensor& tensor : libtorch::memory_of(weight)) {
       const auto memory = tensor.storage().getWeakStorageImpl();
       versions.push_back({name, memory, tensor.is_inference() ? 0 : tensor._version()});
@@ -58,12 +55,12 @@ fs::path FrozenPart::path_of(const std::string& hash) const {
   return folder_ / frozen_part_name(hash);
 }
 
-std::string FrozenPart::save(const torch::nn::Module& module) {
-  const weights::NamedTensors tensors = frozen_in(module);
+std::string FrozenPart::save(const Modules& model) {
+  const weights::NamedTensors tensors = frozen_in(model);
   if (tensors.empty()) return {};
-  if (!is_loaded(module, hash_) || !fs::exists(path_of(hash_))) {
+  if (!is_loaded(model, hash_) || !fs::exists(path_of(hash_))) {
     hash_ = write(tensors);
-    saved_ = versions_of(module);
+    saved_ = versions_of(model);
   }
   return hash_;
 }
@@ -105,18 +102,17 @@ fs::path FrozenPart::find(const fs::path& checkpoint, const std::string& hash) {
   return path;
 }
 
-void FrozenPart::loaded(const torch::nn::Module& module, const fs::path& file,
-                        const std::string& hash) {
+void FrozenPart::loaded(const Modules& model, const fs::path& file, const std::string& hash) {
   const std::vector<std::string> names = weights::TensorFile(file).names();
-  if (file != path_of(hash) || names_of(frozen_in(module)) != std::set(names.begin(), names.end()))
+  if (file != path_of(hash) || names_of(frozen_in(model)) != std::set(names.begin(), names.end()))
     return;
   hash_ = hash;
-  saved_ = versions_of(module);
+  saved_ = versions_of(model);
   written_.insert(hash);
 }
 
-bool FrozenPart::is_loaded(const torch::nn::Module& module, const std::string& hash) const {
-  return !hash.empty() && hash == hash_ && versions_of(module) == saved_;
+bool FrozenPart::is_loaded(const Modules& model, const std::string& hash) const {
+  return !hash.empty() && hash == hash_ && versions_of(model) == saved_;
 }
 
 void FrozenPart::remove_unused() const {
@@ -136,8 +132,8 @@ void FrozenPart::remove_unused() const {
       fs::remove(part, error);
 }
 
-Bytes FrozenPart::bytes_to_write(const torch::nn::Module& module) const {
-  return is_loaded(module, hash_) ? Bytes{} : bytes_of(frozen_in(module));
+Bytes FrozenPart::bytes_to_write(const Modules& model) const {
+  return is_loaded(model, hash_) ? Bytes{} : bytes_of(frozen_in(model));
 }
 
 }  // namespace headroom::train::detail

@@ -4,7 +4,7 @@
 // such as a step that stores them in fewer bits.
 //
 //   FrozenPart frozen("out");
-//   state["frozen"] = frozen.save(module);                  // when a checkpoint is saved
+//   state["frozen"] = frozen.save(model);                   // when a checkpoint is saved
 //   const TensorFile file(frozen.find(checkpoint, hash));   // when it is read
 //
 // Several Checkpoints share one, such as those of a run's folder and of best/ in it.
@@ -22,11 +22,8 @@
 #include <vector>
 
 #include "headroom/base/bytes.h"
+#include "headroom/train/detail/checkpoint_files.h"
 #include "headroom/weights/tensor_files.h"
-
-namespace torch::nn {
-class Module;
-}
 
 namespace headroom::train::detail {
 
@@ -36,23 +33,22 @@ class FrozenPart {
 
   // The hash of the file that has these parameters, which is on the disk by then; "" without any.
   // It is written piece by piece, without a copy in memory. Throws WriteError.
-  [[nodiscard]] std::string save(const torch::nn::Module& module);
+  [[nodiscard]] std::string save(const Modules& model);
 
   // The file that a checkpoint names, beside it or beside its folder. Throws InputError if it is
   // missing, or its content has another hash; a file is hashed once.
   [[nodiscard]] std::filesystem::path find(const std::filesystem::path& checkpoint,
                                            const std::string& hash);
-  // The module now has the values of this file.
-  void loaded(const torch::nn::Module& module, const std::filesystem::path& file,
-              const std::string& hash);
+  // The model now has the values of this file.
+  void loaded(const Modules& model, const std::filesystem::path& file, const std::string& hash);
   // Whether it still has those of the file with this hash.
-  [[nodiscard]] bool is_loaded(const torch::nn::Module& module, const std::string& hash) const;
+  [[nodiscard]] bool is_loaded(const Modules& model, const std::string& hash) const;
 
   // Removes the files of earlier processes that no checkpoint names any more.
   void remove_unused() const;
 
   // What save() will write now.
-  [[nodiscard]] Bytes bytes_to_write(const torch::nn::Module& module) const;
+  [[nodiscard]] Bytes bytes_to_write(const Modules& model) const;
 
  private:
   // Shows whether a tensor was written or replaced since. The weak reference keeps a freed memory's
@@ -65,7 +61,7 @@ class FrozenPart {
       return a.name == b.name && a.memory == b.memory && a.writes == b.writes;
     }
   };
-  [[nodiscard]] static std::vector<Version> versions_of(const torch::nn::Module& module);
+  [[nodiscard]] static std::vector<Version> versions_of(const Modules& model);
   [[nodiscard]] std::filesystem::path path_of(const std::string& hash) const;
   [[nodiscard]] std::string write(const weights::NamedTensors& tensors);
 

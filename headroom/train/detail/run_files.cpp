@@ -88,7 +88,7 @@ void RunFiles::step(const Progress& progress, Json memory) {
                {"learning_rate", progress.learning_rate},
                {"rows", done.rows},
                {"rows_per_s", progress.rows_per_s},
-               {"micro_batch", largest_part(done.plan, done.rows)},
+               {"micro_batch", done.micro_batch},
                {"attempts", done.attempts}};
   board_->scalar("train/loss", progress.loss, progress.step);
   board_->scalar("train/learning_rate", progress.learning_rate, progress.step);
@@ -100,11 +100,22 @@ void RunFiles::step(const Progress& progress, Json memory) {
   }
   for (const auto& [key, value] : memory.items()) {
     line[key] = value;
-    board_->scalar("memory/" + key, value.get<double>(), progress.step);
+    if (value.is_number())
+      board_->scalar("memory/" + key, value.get<double>(), progress.step);
+    else
+      show_cards(value, progress.step);
   }
   show();
   add(metrics_, line);
   add(plans_, {{"step", progress.step}, {"plan", to_json(done.plan)}});
+}
+
+void RunFiles::show_cards(const Json& cards, std::int64_t step) {
+  for (const Json& card : cards)
+    for (const auto& [key, value] : card.items())
+      if (value.is_number())
+        board_->scalar("memory/" + card.at("device").get<std::string>() + " " + key,
+                       value.get<double>(), step);
 }
 
 void RunFiles::evaluation(const Evaluated& result, std::int64_t step, std::int64_t micro_batch) {

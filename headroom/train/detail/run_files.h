@@ -34,6 +34,7 @@ class RunFiles {
   void write_waiting();
 
  private:
+  void show_cards(const Json& cards, std::int64_t step);
   struct Lines {
     std::unique_ptr<watch::RotatingFile> file;
     std::string waiting;

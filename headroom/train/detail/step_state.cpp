@@ -338,6 +338,7 @@ Committed Step::State::run(const Tensors& batch) {
   done.step = step() - 1;
   done.rows = detail::rows_in(batch);
   done.plan = plan;
+  done.micro_batch = largest_part(plan, work.rows);
   done.loss_ = ranks.first().loss();
   done.norm_ = ranks.first().norm();
   const auto retries_after = retries();

@@ -2,10 +2,12 @@
 // records, and what is resumed from them.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "headroom/base/run_folder.h"
 #include "headroom/base/time.h"
@@ -20,8 +22,7 @@ namespace headroom::train {
 
 class Trainer::State {
  public:
-  State(torch::nn::Module& module, optim::Optimizer& optimizer, Objective objective,
-        Batches batches, TrainerOptions given, std::optional<Batches> evaluation);
+  State(const Team& team, Batches batches, TrainerOptions given, std::optional<Batches> evaluation);
 
   std::optional<FoundCheckpoint> prepare();
   Trained run();
@@ -33,13 +34,15 @@ class Trainer::State {
 
  private:
   static StepOptions heard(TrainerOptions& options, State& state);
-  [[nodiscard]] std::optional<memory::GpuMemoryStats> memory_now() const;
+  // Of each device whose memory is counted, with its rank.
+  [[nodiscard]] std::map<std::size_t, memory::GpuMemoryStats> memory_now() const;
   [[nodiscard]] std::string place() const;
   void restore(const FoundCheckpoint& found);
   void one_step();
   [[nodiscard]] Tensors next_batch();
   void after_step(const Committed& done, double seconds);
   void watch_memory(std::int64_t number);
+  void trim(const memory::GpuMemoryStats& now, std::int64_t number);
   void shrink();
   [[nodiscard]] std::int64_t evaluation_rows() const;
   void evaluate_and_keep_best();
@@ -64,11 +67,11 @@ class Trainer::State {
   std::optional<detail::RunCheckpoints> checkpoints_;
   std::optional<detail::RunFiles> files_;
   std::optional<detail::PlanSchedule> schedule_;
-  detail::LeakWatch leaks_;
+  std::vector<detail::LeakWatch> leaks_;  // by rank
   Trained training_;
   std::int64_t steps_in_all_ = 0, begun_ = 0, worse_ = 0;
-  detail::NeighbourWatch neighbours_;
-  Clock::time_point since_{};  // when the step began, its data included
+  std::vector<detail::NeighbourWatch> neighbours_;  // by rank
+  Clock::time_point since_{};                       // when the step began, its data included
   std::optional<Clock::time_point> said_epoch_;
   double rows_per_s_ = 0;
   std::int64_t rows_ = 0;  // of the first batch

@@ -78,6 +78,14 @@ std::vector<optim::Rows> parts_of(std::int64_t rows, const Plan& plan) {
   return all;
 }
 
+Tensors used(const Objective& objective, const Tensors& rows) {
+  if (objective.uses.empty()) return rows;
+  Tensors used(rows.size());
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    if (objective.uses.at(i)) used[i] = rows[i];
+  return used;
+}
+
 Tensors put_on(const Tensors& rows, c10::Device device) {
   Tensors there;
   for (const Tensor& one : rows) {
@@ -158,14 +166,6 @@ bool Transaction::needs_norm() const {
 
 Tensor Transaction::norm() const {
   return needs_norm() ? kept_->norm : Tensor();
-}
-
-Tensors Transaction::used(const Tensors& rows) const {
-  if (objective_.uses.empty()) return rows;
-  Tensors used(rows.size());
-  for (std::size_t i = 0; i < rows.size(); ++i)
-    if (objective_.uses.at(i)) used[i] = rows[i];
-  return used;
 }
 
 std::int64_t Transaction::terms(const Tensors& rows) const {
@@ -266,7 +266,7 @@ Tensors Transaction::run_forward(const Tensors& rows, std::int64_t in_all, InFli
   Tensors here;
   {
     const PhaseNow data = phase(trace::Phase::data);
-    here = put_on(used(rows), device_);
+    here = put_on(used(objective_, rows), device_);
   }
   const PhaseNow forward = phase(trace::Phase::forward);
   std::optional<libtorch::AutocastScope> autocast;

@@ -101,7 +101,6 @@ class Transaction {
 
   // Reports the running phase to a recorder of the device's memory, if there is one.
   [[nodiscard]] PhaseNow phase(trace::Phase phase) const;
-  [[nodiscard]] Tensors used(const Tensors& rows) const;
   [[nodiscard]] std::int64_t terms(const Tensors& rows) const;
   void follow(const Plan& plan);
   void move_to(c10::Device device);
@@ -170,6 +169,8 @@ struct FailedElsewhere final : std::exception {
 [[nodiscard]] optim::Rows rows_of_replica(std::int64_t rows, const parallel::Group& replicas);
 // The parts in which a plan runs a batch.
 [[nodiscard]] std::vector<optim::Rows> parts_of(std::int64_t rows, const Plan& plan);
+// The tensors that the objective's part uses.
+[[nodiscard]] Tensors used(const Objective& objective, const Tensors& rows);
 [[nodiscard]] Tensors put_on(const Tensors& rows, c10::Device device);
 
 }  // namespace headroom::train::detail

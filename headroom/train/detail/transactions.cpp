@@ -12,16 +12,6 @@
 namespace headroom::train::detail {
 namespace {
 
-parallel::Layout layout_of(const Team& team) {
-  const auto ranks = static_cast<int>(team.ranks.size());
-  if (ranks == 0) throw UsageError(expectation("Step", "a team with ranks", "none"));
-  if (team.stages < 1 || ranks % team.stages != 0)
-    throw UsageError(expectation(
-        "Step", "a team in which each replica has all stages",
-        std::to_string(ranks) + " ranks for " + std::to_string(team.stages) + " stages"));
-  return {.replicas = ranks / team.stages, .stages = team.stages};
-}
-
 bool has(const Tensors& all, const at::Tensor& wanted) {
   return std::any_of(all.begin(), all.end(), [&](const auto& one) { return one.is_same(wanted); });
 }
@@ -109,6 +99,24 @@ int weight_of(const std::exception_ptr& failure) {
 
 }  // namespace
 
+parallel::Layout layout_of(const Team& team) {
+  const auto ranks = static_cast<int>(team.ranks.size());
+  if (ranks == 0) throw UsageError(expectation("Step", "a team with ranks", "none"));
+  if (team.stages < 1 || ranks % team.stages != 0)
+    throw UsageError(expectation(
+        "Step", "a team in which each replica has all stages",
+        std::to_string(ranks) + " ranks for " + std::to_string(team.stages) + " stages"));
+  return {.replicas = ranks / team.stages, .stages = team.stages};
+}
+
+std::size_t heaviest(const std::vector<std::exception_ptr>& failures) {
+  const auto lighter = [](const auto& one, const auto& other) {
+    return weight_of(one) < weight_of(other);
+  };
+  const auto found = std::max_element(failures.begin(), failures.end(), lighter);
+  return static_cast<std::size_t>(found - failures.begin());
+}
+
 Transactions::Transactions(Team team, const StepOptions& options)
     : layout_(layout_of(team)), pipeline_(team.pipeline) {
   const auto groups = parallel::in_process(layout_);
@@ -135,13 +143,9 @@ std::exception_ptr Transactions::try_once(const Tensors& batch, const Plan& plan
     const auto i = static_cast<std::size_t>(rank);
     failures[i] = all_[i]->try_once(batch, plan);
   });
-  const auto lighter = [](const auto& one, const auto& other) {
-    return weight_of(one) < weight_of(other);
-  };
-  const auto heaviest = std::max_element(failures.begin(), failures.end(), lighter);
-  if (*heaviest) random.restore();
-  failed_ = static_cast<std::size_t>(heaviest - failures.begin());
-  return *heaviest;
+  failed_ = heaviest(failures);
+  if (failures[failed_]) random.restore();
+  return failures[failed_];
 }
 
 void Transactions::check_place() const {

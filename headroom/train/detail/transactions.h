@@ -13,14 +13,20 @@
 
 namespace headroom::train::detail {
 
+// Throws UsageError unless each replica has all stages.
+[[nodiscard]] parallel::Layout layout_of(const Team& team);
+
+// The one to tell of those of several ranks (null: none): of the lowest rank that ran out of
+// memory, or else of the lowest that failed.
+[[nodiscard]] std::size_t heaviest(const std::vector<std::exception_ptr>& failures);
+
 class Transactions {
  public:
   // Throws UsageError like Transaction, and unless the ranks are on different devices and the same
   // stages have the same parameters.
   Transactions(Team team, const StepOptions& options);
 
-  // Null if all have committed. Otherwise none has, and it is the failure of failed(): of the
-  // lowest rank that ran out of memory, or else of the lowest that failed.
+  // Null if all have committed. Otherwise none has, and it is the failure of failed().
   [[nodiscard]] std::exception_ptr try_once(const Tensors& batch, const Plan& plan);
   [[nodiscard]] std::size_t failed() const { return failed_; }
 
