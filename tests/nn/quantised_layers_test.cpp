@@ -105,7 +105,7 @@ TEST(WithoutMemory, AModelIsDrawnIntoItsPackedWeights) {
     EXPECT_THROW((void)model->run(tiny_batch(*model)), UsageError);
     quantise(model->module());
     give_memory(model->module());
-    torch::manual_seed(1);
+    torch::manual_seed(kTinySeed);
     models::initialise(*model);
     model->train();
     EXPECT_TRUE(

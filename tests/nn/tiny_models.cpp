@@ -74,7 +74,7 @@ std::shared_ptr<models::Model> tiny_model(const std::string& type, const models:
   at::set_num_threads(1);  // threads only cost time here, much of it on a machine that is busy
   const auto model =
       libtorch::on(at::kCPU, [&] { return models::build(tiny_config(type), settings); });
-  torch::manual_seed(3);
+  torch::manual_seed(kTinySeed);
   models::initialise(*model);
   if (device != at::kCPU) libtorch::move(model->module(), device);
   model->train();

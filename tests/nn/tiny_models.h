@@ -15,7 +15,8 @@ namespace headroom::nn {
 // the family does so.
 [[nodiscard]] model::ModelConfig tiny_config(const std::string& type);
 
-// With the values of a new model, the same each time.
+// With the values of a new model, drawn with this seed each time.
+inline constexpr std::uint64_t kTinySeed = 3;
 [[nodiscard]] std::shared_ptr<models::Model> tiny_model(const std::string& type,
                                                         const models::Settings& settings = {},
                                                         c10::Device device = at::kCPU);
