@@ -12,8 +12,8 @@
 #include "headroom/libtorch/failure.h"
 #include "headroom/memory/clear.h"
 #include "headroom/memory/device_memory.h"
+#include "headroom/train/detail/batch_rows.h"
 #include "headroom/train/detail/trainer_state.h"
-#include "headroom/train/detail/transaction.h"
 
 namespace headroom::train {
 

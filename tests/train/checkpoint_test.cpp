@@ -8,9 +8,14 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "headroom/base/error.h"
+#include "headroom/base/file.h"
+#include "headroom/base/sha256.h"
 #include "headroom/sim/simulate.h"
+#include "headroom/train/detail/checkpoint_files.h"
+#include "headroom/weights/tensor_files.h"
 #include "nets.h"
 #include "tests/support/killed.h"
 #include "tests/support/temporary_folder.h"
@@ -50,6 +55,32 @@ TEST(Checkpoints, GoOnAsIfTheRunHadNotStopped) {
     EXPECT_EQ(second.step->steps(), 5);
     expect_same(everything(second), expected);
   }
+}
+
+// Those of 0.1 have states under the numbers of parameters.
+TEST(Checkpoints, OfOlderVersionsAreRead) {
+  const TemporaryFolder folder;
+  Training first = transformer(torch::kCPU, kPlain);
+  train(first, 0, 3);
+  Checkpoints(folder.path()).save(*first.step);
+  const fs::path checkpoint = Checkpoints(folder.path()).all().at(0);
+  weights::NamedTensors states;
+  for (std::size_t i = 0; i < first.optimizer->parameters().size(); ++i)
+    for (const auto& [name, state] : first.optimizer->state(i))
+      states.emplace_back(std::to_string(i) + "." + name, state);
+  ASSERT_FALSE(states.empty());
+  weights::save_tensors(checkpoint / detail::kOptimizer, states);
+  Json state = parse_json(read_input(checkpoint / detail::kState), "state.json");
+  state["sha256"].erase(detail::kState);
+  state["sha256"][detail::kOptimizer] = sha256_of_file(checkpoint / detail::kOptimizer);
+  state["sha256"][detail::kState] = detail::hash_of(state);
+  write_file_atomically(checkpoint / detail::kState, state.dump(1));
+
+  Training second = transformer(torch::kCPU, kPlain);
+  const auto found = Checkpoints(folder.path()).load(*second.step);
+  ASSERT_TRUE(found);
+  EXPECT_TRUE(found->same_optimizer);
+  expect_same(everything(second), everything(first));
 }
 
 TEST(Checkpoints, GoOnUnderAnotherPlanAndOnAnotherDevice) {

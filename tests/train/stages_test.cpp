@@ -4,133 +4,18 @@
 #include <gmock/gmock.h>
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <limits>
-#include <optional>
 #include <stdexcept>
 #include <tuple>
 
-#include "headroom/base/error.h"
-#include "headroom/nn/checkpoint.h"
 #include "headroom/sim/injection.h"
-#include "headroom/sim/simulate.h"
-#include "headroom/train/split.h"
-#include "headroom/train/step.h"
-#include "nets.h"
+#include "staged_net.h"
 
-namespace headroom::train {
+namespace headroom::train::staged {
 namespace {
-
-using parallel::Pipeline;
-using torch::Tensor;
-
-constexpr std::int64_t kIn = 10, kHidden = 12, kOut = 5;
-
-struct LayerImpl : torch::nn::Cloneable<LayerImpl> {
-  explicit LayerImpl(nn::Recompute how = nn::Recompute::none) : recompute(how) { reset(); }
-  void reset() override {
-    norm = register_module("norm", torch::nn::LayerNorm(torch::nn::LayerNormOptions({kHidden})));
-    up = register_module("up", torch::nn::Linear(kHidden, 30));
-    down = register_module("down", torch::nn::Linear(30, kHidden));
-  }
-  Tensor forward(const Tensor& x) {
-    return nn::checkpointed(
-        recompute,
-        [this](const Tensor& in) { return in + down->forward(torch::gelu(up(norm(in)))); }, x);
-  }
-  nn::Recompute recompute;
-  torch::nn::LayerNorm norm{nullptr};
-  torch::nn::Linear up{nullptr}, down{nullptr};
-};
-TORCH_MODULE(Layer);
-
-torch::nn::Sequential layers(int count, torch::ScalarType type,
-                             nn::Recompute how = nn::Recompute::none) {
-  torch::nn::Sequential net(torch::nn::Linear(kIn, kHidden));
-  for (int i = 0; i < count; ++i) net->push_back(Layer(how));
-  net->push_back(torch::nn::Linear(kHidden, kOut));
-  net->to(type);
-  return net;
-}
-
-std::unique_ptr<optim::Optimizer> adamw(const Tensors& parameters) {
-  return optim::make_adamw(parameters,
-                           {.learning_rate = 1e-2, .form = optim::OptimizerForm::fused});
-}
-
-Tensor loss_of(const Tensor& logits, const Tensors& rows) {
-  return torch::nn::functional::cross_entropy(logits, rows[1]);
-}
-
-Tensors batch_of(std::int64_t rows, torch::ScalarType type = torch::kFloat) {
-  return {torch::randn({rows, kIn}).to(type), torch::randint(kOut, {rows})};
-}
-
-StepOptions plain(std::int64_t micro_batch) {
-  StepOptions options;
-  options.prices = options.adapts = false;
-  options.plan.micro_batch = micro_batch;
-  return options;
-}
-
-sim::Simulation cards(int count) {
-  return sim::simulate(std::to_string(count) + "x1GiB",
-                       {.mode = sim::Mode::compute, .check_streams = true});
-}
-
-struct Shape {
-  int replicas = 1, stages = 1;
-  Pipeline pipeline = Pipeline::one_by_one;
-  [[nodiscard]] int ranks() const { return replicas * stages; }
-};
-
-struct Together {
-  Together(const sim::Simulation& box, const Shape& shape, const torch::nn::Sequential& net,
-           const StepOptions& options)
-      : split(net, options_of(box, shape)),
-        step(split.team(&adamw,
-                        [this](const Tensor& output, const Tensors& rows) {
-                          if (before_loss) before_loss(output.device());
-                          return loss_of(output, rows);
-                        }),
-             options) {}
-
-  static SplitOptions options_of(const sim::Simulation& box, const Shape& shape) {
-    SplitOptions options{.replicas = shape.replicas, .pipeline = shape.pipeline};
-    for (int rank = 0; rank < shape.ranks(); ++rank) options.devices.push_back(box.device(rank));
-    return options;
-  }
-
-  // Parameters and optimizer states of a replica, and no gradients.
-  Tensors state(const Shape& shape, int replica) {
-    Tensors all;
-    const auto first = static_cast<std::size_t>(replica * shape.stages);
-    const std::size_t last = first + static_cast<std::size_t>(shape.stages);
-    for (std::size_t rank = first; rank < last; ++rank)
-      for (const Tensor& one : split.stage(rank).parameters()) {
-        EXPECT_FALSE(one.grad().defined());
-        all.push_back(one.detach().cpu().clone());
-      }
-    for (std::size_t rank = first; rank < last; ++rank)
-      for (std::size_t i = 0; i < split.optimizer(rank).parameters().size(); ++i)
-        for (const auto& [name, state] : split.optimizer(rank).state(i))
-          all.push_back(state.cpu().clone());
-    return all;
-  }
-  Tensors state(const Shape& shape) {
-    Tensors all = state(shape, 0);
-    for (int replica = 1; replica < shape.replicas; ++replica) {
-      SCOPED_TRACE("replica " + std::to_string(replica));
-      expect_same(state(shape, replica), all);
-    }
-    return all;
-  }
-
-  std::function<void(c10::Device)> before_loss;
-  Split split;
-  Step step;
-};
 
 // ---- The whole on one device ----
 
@@ -308,6 +193,25 @@ TEST_P(StagesFail, AnExceptionOfTheLossLeavesNoTrace) {
   EXPECT_EQ(run.step.run(batch).step, 2);
 }
 
+TEST_P(StagesFail, AnExceptionWhereOneRankCountsTermsLeavesNoTrace) {
+  const Shape shape = GetParam();
+  const sim::Simulation box = cards(shape.ranks());
+  Split split(layers(2, torch::kFloat), Together::options_of(box, shape));
+  std::atomic<bool> throws = false;
+  Team team = split.team(&adamw, loss_of);
+  team.ranks[1].objective.terms = [&](const Tensors& rows) {
+    if (throws) throw std::runtime_error("mine");
+    return rows[0].size(0);
+  };
+  Step step(team, plain(1));
+  static_cast<void>(step.run(batch_of(5)));
+  throws = true;
+  EXPECT_THAT([&] { static_cast<void>(step.run(batch_of(5))); },
+              ::testing::ThrowsMessage<std::runtime_error>("mine"));
+  throws = false;
+  EXPECT_EQ(step.run(batch_of(5)).step, 2);
+}
+
 INSTANTIATE_TEST_SUITE_P(Stages, StagesFail,
                          ::testing::Values(Shape{1, 4}, Shape{1, 4, Pipeline::gpipe}, Shape{2, 2}));
 
@@ -369,121 +273,6 @@ TEST(Stages, OffloadAndAutocastWorkInside) {
   expect_same(plainly.state(shape), offloaded.state(shape));
 }
 
-// An embedding that is also the head, on the first and the last of three cards.
-struct TiedNet {
-  TiedNet(const sim::Simulation& box, const Shape& shape, const StepOptions& options) {
-    torch::manual_seed(5);
-    const Tensor values = torch::randn({kWords, kHidden}, torch::kDouble);
-    const auto middle = layers(1, torch::kDouble);
-    Team team{.stages = shape.stages, .pipeline = shape.pipeline};
-    for (int replica = 0; replica < shape.replicas; ++replica)
-      for (int stage = 0; stage < shape.stages; ++stage) {
-        const c10::Device device = box.device(replica * shape.stages + stage);
-        const auto module = std::make_shared<torch::nn::Module>();
-        const bool is_first = stage == 0, is_last = stage + 1 == shape.stages;
-        Layer layer(std::dynamic_pointer_cast<LayerImpl>(middle->at<LayerImpl>(1).clone()));
-        module->register_module("layer", layer.ptr());
-        layer->to(device);
-        Tensors trained = module->parameters();
-        Tensor table;
-        if (is_first || is_last)
-          table = module->register_parameter("table", values.to(device, false, true));
-        if (is_first) trained.push_back(table);
-        modules.push_back(module);
-        optimizers.push_back(adamw(trained));
-        if (is_last)
-          team.ties.push_back({modules[modules.size() - static_cast<std::size_t>(shape.stages)]
-                                   ->named_parameters()["table"],
-                               table});
-        team.ranks.push_back(
-            {*module,
-             *optimizers.back(),
-             {.part = [=](const Tensors& rows, const Tensors& given) mutable {
-               const Tensor x = is_first ? torch::embedding(table, rows[0]) : given[0];
-               const Tensor y = layer->forward(x);
-               return Tensors{is_last ? loss_of(torch::matmul(y, table.t()), rows) : y};
-             }}});
-      }
-    step.emplace(std::move(team), options);
-  }
-  static constexpr std::int64_t kWords = 23;
-  static Tensors words(std::int64_t rows) {
-    return {torch::randint(kWords, {rows}), torch::randint(kWords, {rows})};
-  }
-  std::vector<std::shared_ptr<torch::nn::Module>> modules;
-  std::vector<std::unique_ptr<optim::Optimizer>> optimizers;
-  std::optional<Step> step;
-};
-
-TEST(Stages, ATiedWeightIsTrainedOnceAndItsCopyFollows) {
-  const Shape shape{2, 3};
-  const sim::Simulation box = cards(shape.ranks());
-  StepOptions options = plain(3);
-  options.max_grad_norm = 0.5;
-  TiedNet net(box, shape, options);
-  // The whole, on the CPU.
-  Tensor table = net.modules[0]->named_parameters()["table"].detach().cpu().clone();
-  table.requires_grad_();
-  std::vector<Layer> middle;
-  Tensors trained{table};
-  for (int stage = 0; stage < shape.stages; ++stage) {
-    middle.emplace_back();
-    middle.back()->to(torch::kDouble);
-    const torch::NoGradGuard no_grad;
-    const auto theirs = net.modules[static_cast<std::size_t>(stage)]->named_parameters();
-    for (const auto& one : middle.back()->named_parameters()) {
-      Tensor(one.value()).copy_(theirs["layer." + one.key()].cpu());
-      trained.push_back(one.value());
-    }
-  }
-  const auto optimizer = adamw(trained);
-  for (int i = 0; i < 20; ++i) {
-    const Tensors batch = TiedNet::words(17);
-    Tensor x = torch::embedding(table, batch[0]);
-    for (Layer& layer : middle) x = layer->forward(x);
-    const Tensor loss = loss_of(torch::matmul(x, table.t()), batch);
-    loss.backward();
-    const double norm = torch::nn::utils::clip_grad_norm_(trained, options.max_grad_norm);
-    optimizer->step();
-    optimizer->zero_grad();
-    const Committed done = net.step->run(batch);
-    EXPECT_NEAR(done.loss(), loss.item<double>(), 1e-11);
-    EXPECT_NEAR(done.gradient_norm(), norm, 1e-10);
-    for (std::size_t rank = 0; rank < net.modules.size(); ++rank)
-      if (const Tensor* const one = net.modules[rank]->named_parameters().find("table")) {
-        EXPECT_TRUE(one->cpu().equal(net.modules[0]->named_parameters()["table"].cpu())) << rank;
-        EXPECT_TRUE(torch::allclose(one->cpu(), table, 1e-8, 1e-10)) << rank;
-        EXPECT_FALSE(one->grad().defined());
-      }
-  }
-}
-
-TEST(Stages, ARefusalBesideATieLosesNoStep) {
-  const Shape shape{1, 3};
-  const sim::Simulation box = cards(shape.ranks());
-  TiedNet clean(box, shape, plain(3)), run(box, shape, plain(3));
-  for (int card = 0; card < shape.ranks(); ++card)
-    for (std::uint64_t request = 1;; ++request) {
-      const Tensors batch = TiedNet::words(7);
-      const double expected = clean.step->run(batch).loss();
-      Committed done;
-      {
-        const sim::InjectionScope scope(box.card(card), sim::once(request));
-        done = run.step->run(batch);
-      }
-      ASSERT_EQ(done.loss(), expected) << "card " << card << ", request " << request;
-      for (std::size_t rank = 0; rank < run.modules.size(); ++rank) {
-        const auto ours = run.modules[rank]->parameters(),
-                   right = clean.modules[rank]->parameters();
-        for (std::size_t i = 0; i < ours.size(); ++i) {
-          ASSERT_TRUE(ours[i].cpu().equal(right[i].cpu()));
-          ASSERT_FALSE(ours[i].grad().defined());
-        }
-      }
-      if (done.attempts == 1) break;
-    }
-}
-
 // ---- Memory ----
 
 Bytes peak(const sim::Simulation& box, int card) {
@@ -528,51 +317,5 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Combine(::testing::Values(Shape{1, 3}, Shape{1, 3, Pipeline::gpipe}, Shape{2, 2}),
                        ::testing::Bool()));
 
-// ---- Cutting ----
-
-TEST(EvenPieces, MakeTheLargestAsSmallAsPossible) {
-  const auto cut = [](const std::vector<std::int64_t>& numbers, std::size_t pieces) {
-    return even_pieces(numbers, pieces);
-  };
-  using ::testing::ElementsAre;
-  EXPECT_THAT(cut({5, 5, 5, 5}, 2), ElementsAre(2, 2));
-  EXPECT_THAT(cut({9, 1, 1, 1}, 2), ElementsAre(1, 3));
-  EXPECT_THAT(cut({1, 1, 1, 9}, 3), ::testing::SizeIs(3));
-  EXPECT_THAT(cut({0, 0, 0}, 3), ElementsAre(1, 1, 1));
-  EXPECT_THAT(cut({7}, 1), ElementsAre(1));
-  EXPECT_THROW(static_cast<void>(cut({7}, 2)), UsageError);
-}
-
-TEST(Split, RefusesWhatDoesNotGoTogether) {
-  const sim::Simulation box = cards(4);
-  const auto net = [] { return layers(2, torch::kFloat); };
-  const std::vector<c10::Device> two{box.device(0), box.device(1)};
-  EXPECT_THROW(Split(net(), {.devices = {}}), UsageError);
-  EXPECT_THROW(Split(net(), {.devices = two, .replicas = 3}), UsageError);
-  EXPECT_THROW(Split(net(), {.devices = two, .modules = {4}}), UsageError);
-  EXPECT_THROW(Split(net(), {.devices = two, .modules = {4, 1}}), UsageError);
-  EXPECT_THROW(Split(net(), {.devices = two, .modules = {0, 4}}), UsageError);
-  torch::nn::Sequential shared(torch::nn::Linear(kHidden, kHidden));
-  const torch::nn::Linear twice(kHidden, kHidden);
-  shared->push_back(twice);
-  shared->push_back(twice);
-  EXPECT_THROW(Split(shared, {.devices = two, .modules = {2, 1}}), UsageError);
-}
-
-TEST(Split, NamesAreThoseOfTheWhole) {
-  const sim::Simulation box = cards(3);
-  const auto net = layers(4, torch::kFloat);
-  std::vector<std::string> names;
-  for (const auto& one : net->named_parameters()) names.push_back(one.key());
-  Split split(net, {.devices = {box.device(0), box.device(1), box.device(2)}});
-  std::vector<std::string> of_stages;
-  for (std::size_t rank = 0; rank < split.ranks(); ++rank)
-    for (const auto& one : split.stage(rank).named_parameters()) {
-      of_stages.push_back(one.key());
-      EXPECT_EQ(one->device(), box.device(static_cast<int>(rank)));
-    }
-  EXPECT_EQ(of_stages, names);
-}
-
 }  // namespace
-}  // namespace headroom::train
+}  // namespace headroom::train::staged

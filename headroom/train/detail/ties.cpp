@@ -23,6 +23,14 @@ void for_pieces(const Tensor& tensor, const Visit& visit) {
     visit(flat.narrow(0, done, std::min(most, flat.numel() - done)));
 }
 
+// It goes in pieces of its memory.
+void check_gradient(const Tensor& weight) {
+  const Tensor& gradient = weight.grad();
+  if (gradient.defined() && (gradient.layout() != at::kStrided || !gradient.is_contiguous()))
+    throw UsageError(expectation("Step", "dense gradients of tied weights", "one that is not",
+                                 "an embedding without `sparse`"));
+}
+
 }  // namespace
 
 Ties::Ties(parallel::Group stages, std::vector<Tied> all)
@@ -46,27 +54,31 @@ void Ties::add_up(FirstFailure& failure) {
   const at::NoGradGuard no_grad;
   for (const Tied& one : all_) {
     if (one.is_copy)
-      failure.always([&] { give_gradient(one, !failure); });
+      give_gradient(one, failure);
     else
       take_gradient(one, failure);
   }
 }
 
-void Ties::give_gradient(const Tied& tied, bool ok) {
-  const bool has = ok && tied.weight.grad().defined();
-  has_gradient_.fill_(has ? 1 : 0);
-  std::vector<c10::intrusive_ptr<c10d::Work>> sent{stages_.send(has_gradient_, tied.other)};
-  if (has)
-    for_pieces(tied.weight.grad(),
-               [&](const Tensor& piece) { sent.push_back(stages_.send(piece, tied.other)); });
-  for (const auto& one : sent) one->wait();
+void Ties::give_gradient(const Tied& tied, FirstFailure& failure) {
+  failure.then([&] { check_gradient(tied.weight); });
+  const bool has = !failure && tied.weight.grad().defined();
+  failure.always([&] {
+    has_gradient_.fill_(has ? 1 : 0);
+    std::vector<c10::intrusive_ptr<c10d::Work>> sent{stages_.send(has_gradient_, tied.other)};
+    if (has)
+      for_pieces(tied.weight.grad(),
+                 [&](const Tensor& piece) { sent.push_back(stages_.send(piece, tied.other)); });
+    for (const auto& one : sent) one->wait();
+  });
 }
 
 void Ties::take_gradient(const Tied& tied, FirstFailure& failure) {
   failure.always([&] { stages_.receive(has_gradient_, tied.other); });
   if (has_gradient_.item<std::int64_t>() == 0) return;
-  at::Tensor weight = tied.weight;
+  Tensor weight = tied.weight;
   failure.then([&] {
+    check_gradient(weight);
     if (!weight.grad().defined()) weight.mutable_grad() = at::zeros_like(weight);
   });
   const Tensor sums = failure ? weight : weight.grad();  // the same pieces

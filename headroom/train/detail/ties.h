@@ -21,6 +21,7 @@ struct Tied {
 
 class Ties {
  public:
+  Ties() = default;  // none
   // Both stages have the same ties in the same order.
   Ties(parallel::Group stages, std::vector<Tied> all);
 
@@ -36,7 +37,7 @@ class Ties {
   [[nodiscard]] std::vector<at::Tensor> copies() const;
 
  private:
-  void give_gradient(const Tied& tied, bool ok);
+  void give_gradient(const Tied& tied, FirstFailure& failure);
   void take_gradient(const Tied& tied, FirstFailure& failure);
 
   parallel::Group stages_;

@@ -1,8 +1,6 @@
 #include "headroom/train/detail/transaction.h"
 
 #include <ATen/ATen.h>
-#include <torch/csrc/autograd/engine.h>
-#include <torch/csrc/autograd/variable.h>
 #include <torch/nn/module.h>
 
 #include <algorithm>
@@ -10,7 +8,6 @@
 
 #include "headroom/base/error.h"
 #include "headroom/base/host_memory.h"
-#include "headroom/libtorch/autocast.h"
 #include "headroom/libtorch/modules.h"
 #include "headroom/libtorch/random_state.h"
 #include "headroom/libtorch/settle.h"
@@ -34,67 +31,6 @@ std::vector<Tensor> all_of(const std::vector<torch::nn::Module*>& modules) {
 
 }  // namespace
 
-std::int64_t rows_in(const Tensors& batch) {
-  std::optional<std::int64_t> rows;
-  for (const Tensor& one : batch) {
-    if (!one.defined()) continue;
-    if (one.dim() == 0 || (rows && one.size(0) != *rows))
-      throw UsageError(expectation("Step::run", "tensors with the same number of rows",
-                                   one.dim() == 0 ? "a number"
-                                                  : std::to_string(*rows) + " and " +
-                                                        std::to_string(one.size(0)) + " rows"));
-    rows = one.size(0);
-  }
-  if (!rows || *rows == 0)
-    throw UsageError(expectation("Step::run", "a batch with rows", "one without"));
-  return *rows;
-}
-
-Tensors some_rows(const Tensors& batch, const optim::Rows& rows) {
-  Tensors some;
-  for (const Tensor& one : batch)
-    some.push_back(one.defined() ? one.narrow(0, rows.first, rows.count) : one);
-  return some;
-}
-
-namespace {
-
-// The rows of piece `i` of `count` nearly equal ones.
-optim::Rows piece(std::int64_t rows, std::int64_t i, std::int64_t count) {
-  const std::int64_t more = rows % count;
-  return {i * (rows / count) + std::min(i, more), rows / count + (i < more ? 1 : 0)};
-}
-
-}  // namespace
-
-optim::Rows rows_of_replica(std::int64_t rows, const parallel::Group& replicas) {
-  return piece(rows, replicas.rank(), replicas.size());
-}
-
-std::vector<optim::Rows> parts_of(std::int64_t rows, const Plan& plan) {
-  const std::int64_t count = count_of_parts(plan, rows);
-  std::vector<optim::Rows> all;
-  for (std::int64_t i = 0; i < count; ++i) all.push_back(piece(rows, i, count));
-  return all;
-}
-
-Tensors used(const Objective& objective, const Tensors& rows) {
-  if (objective.uses.empty()) return rows;
-  Tensors used(rows.size());
-  for (std::size_t i = 0; i < rows.size(); ++i)
-    if (objective.uses.at(i)) used[i] = rows[i];
-  return used;
-}
-
-Tensors put_on(const Tensors& rows, c10::Device device) {
-  Tensors there;
-  for (const Tensor& one : rows) {
-    const bool can_wait = one.defined() && one.device().is_cpu() && one.is_pinned();
-    there.push_back(one.defined() ? one.to(device, /*non_blocking=*/can_wait) : one);
-  }
-  return there;
-}
-
 Transaction::Transaction(torch::nn::Module& module, optim::Optimizer& optimizer,
                          Objective objective, const StepOptions& options, Place place)
     : module_(module),
@@ -103,7 +39,6 @@ Transaction::Transaction(torch::nn::Module& module, optim::Optimizer& optimizer,
       objective_(std::move(objective)),
       options_(options),
       place_(std::move(place)),
-      ties_(place_.ranks.stages, place_.tied),
       home_(c10::DeviceType::CPU),
       device_(home_) {
   modules_.insert(modules_.end(), objective_.also.begin(), objective_.also.end());
@@ -133,7 +68,7 @@ Transaction::Transaction(torch::nn::Module& module, optim::Optimizer& optimizer,
     rates_.push_back(optimizer.learning_rate(group));
 }
 
-// Of a dry run, these pretend.
+// A dry run pretends that they are there.
 void Transaction::meet_others(std::optional<std::vector<Tensors>> given) {
   const parallel::Ranks& ranks = place_.ranks;
   ties_ = Ties(ranks.stages, place_.tied);
@@ -252,96 +187,6 @@ void Transaction::begin_numbers() {
   kept_->loss.zero_();
 }
 
-// One number, the loss, of the last stage, or of a model that is not split.
-Tensors Transaction::outputs_of(const Tensors& rows, const Tensors& given) {
-  const auto run = [&] {
-    return objective_.part ? objective_.part(rows, given) : Tensors{objective_.loss(rows)};
-  };
-  if (!offload_) return run();
-  const auto scope = offload_->scope();
-  return run();
-}
-
-Tensors Transaction::run_forward(const Tensors& rows, std::int64_t in_all, InFlight& part) {
-  Tensors here;
-  {
-    const PhaseNow data = phase(trace::Phase::data);
-    here = put_on(used(objective_, rows), device_);
-  }
-  const PhaseNow forward = phase(trace::Phase::forward);
-  std::optional<libtorch::AutocastScope> autocast;
-  if (options_.autocast) autocast.emplace(device_.type(), *options_.autocast);
-  Tensors outputs = outputs_of(here, part.given);
-  if (after_) {
-    for (const Tensor& one : outputs)
-      part.outputs.push_back(one.defined() && one.requires_grad()
-                                 ? torch::autograd::impl::gradient_edge(one)
-                                 : torch::autograd::Edge());
-    return outputs;
-  }
-  if (outputs.size() != 1)
-    throw UsageError(expectation("Step", "the loss alone from the last stage",
-                                 std::to_string(outputs.size()) + " tensors"));
-  check_loss(outputs.front());
-  part.share = optim::share_of_batch(outputs.front(), terms(rows), in_all);
-  return {};
-}
-
-// A stage that has failed goes on to take and to give, for the others.
-void Transaction::forward(const Tensors& rows, std::int64_t in_all, FirstFailure& failure) {
-  InFlight part;
-  if (before_ && failure)
-    failure.always([&] { before_->skip(); });
-  else if (before_)
-    failure.always([&] { part.given = before_->take(device_); });
-  Tensors outputs;
-  failure.then([&] { outputs = run_forward(rows, in_all, part); });
-  if (after_ && failure)
-    failure.always([&] { after_->give_nothing(); });
-  else if (after_)
-    failure.always([&] { after_->give(outputs); });
-  failure.then([&] { in_flight_.push_back(std::move(part)); });
-  if (failure) in_flight_.clear();
-}
-
-void Transaction::backward(bool is_last, FirstFailure& failure) {
-  Tensors gradients, back;
-  if (after_ && failure)
-    failure.always([&] { after_->skip(); });
-  else if (after_)
-    failure.always([&] { gradients = after_->take(device_); });
-  failure.then([&] {
-    InFlight part = std::move(in_flight_.front());
-    in_flight_.pop_front();
-    const PhaseNow backward = phase(trace::Phase::backward);
-    if (!after_) kept_->loss.add_(part.share.detach());
-    if (reducer_ && is_last) reducer_->arm();
-    run_backward(part, gradients);
-    for (const Tensor& one : part.given) back.push_back(one.defined() ? one.grad() : Tensor());
-  });
-  if (failure) in_flight_.clear();
-  if (before_ && failure)
-    failure.always([&] { before_->give_nothing(); });
-  else if (before_)
-    failure.always([&] { before_->give(back); });
-}
-
-// From the edges of its graph: what it gave to the next stage is not kept for this.
-void Transaction::run_backward(InFlight& part, const Tensors& gradients) {
-  if (!after_) return (scaler_ ? scaler_->scale(part.share) : part.share).backward();
-  torch::autograd::edge_list roots;
-  Tensors at_roots;
-  for (std::size_t i = 0; i < part.outputs.size(); ++i)
-    if (part.outputs[i].is_valid() && gradients.at(i).defined()) {
-      roots.push_back(std::move(part.outputs[i]));
-      at_roots.push_back(gradients[i]);
-    }
-  if (roots.empty()) return;
-  torch::autograd::Engine::get_default_engine().execute(roots, at_roots, /*keep_graph=*/false,
-                                                        /*create_graph=*/false,
-                                                        /*accumulate_grad=*/true);
-}
-
 void Transaction::begin_parts(const Tensors& batch, bool pools, libtorch::RandomState& random) {
   kept_->buffers.begin(pools);
   begin_numbers();
@@ -357,7 +202,8 @@ void Transaction::run_parts(const Tensors& batch, const Plan& plan, libtorch::Ra
   const optim::Rows mine = is_dry_ ? optim::Rows{0, rows} : rows_of_replica(rows, ranks.replicas);
   const std::vector<optim::Rows> parts =
       mine.count == 0 ? std::vector<optim::Rows>() : parts_of(mine.count, plan);
-  const std::int64_t in_all = std::max<std::int64_t>(terms(batch), 1);
+  std::int64_t in_all = 1;
+  failure.then([&] { in_all = std::max(terms(batch), in_all); });
   const bool pools = parts.size() > 1 || ranks.replicas.size() > 1;
   std::optional<Writes::Watch> watch;
   std::optional<libtorch::CallScope> pooled;

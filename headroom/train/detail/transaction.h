@@ -32,6 +32,7 @@
 #include "headroom/parallel/pipeline.h"
 #include "headroom/parallel/reducer.h"
 #include "headroom/trace/recorder.h"
+#include "headroom/train/detail/batch_rows.h"
 #include "headroom/train/detail/buffers.h"
 #include "headroom/train/detail/ties.h"
 #include "headroom/train/detail/writes.h"
@@ -161,16 +162,5 @@ class Transaction {
 struct FailedElsewhere final : std::exception {
   [[nodiscard]] const char* what() const noexcept override { return "another rank has failed"; }
 };
-
-// Throws UsageError for tensors that are not a batch.
-[[nodiscard]] std::int64_t rows_in(const Tensors& batch);
-[[nodiscard]] Tensors some_rows(const Tensors& batch, const optim::Rows& rows);
-// The rows of a replica: nearly equal numbers, the first ones have more.
-[[nodiscard]] optim::Rows rows_of_replica(std::int64_t rows, const parallel::Group& replicas);
-// The parts in which a plan runs a batch.
-[[nodiscard]] std::vector<optim::Rows> parts_of(std::int64_t rows, const Plan& plan);
-// The tensors that the objective's part uses.
-[[nodiscard]] Tensors used(const Objective& objective, const Tensors& rows);
-[[nodiscard]] Tensors put_on(const Tensors& rows, c10::Device device);
 
 }  // namespace headroom::train::detail
