@@ -1,20 +1,18 @@
 #include "headroom/models/initialise.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
 #include <torch/nn/module.h>
 
 #include <cmath>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <set>
-#include <span>
 #include <utility>
 
 #include "headroom/base/error.h"
+#include "headroom/libtorch/draws.h"
 #include "headroom/libtorch/stored_weight.h"
 #include "headroom/nn/layers.h"
 #include "headroom/nn/module_path.h"
@@ -211,52 +209,17 @@ void give(const Tensor& to, const Value& value) {
   to.copy_(drawn);
 }
 
-// A name and the state of a device's generator decide a parameter's numbers: those of a part of a
-// model are those that it has in the whole. Then the generator goes on elsewhere, as if it had been
-// used.
-class Draws {
- public:
-  explicit Draws(c10::Device device) {
-    if (device.is_meta()) return;
-    generator_ = at::globalContext().defaultGenerator(device);
-    const std::lock_guard lock(generator_.mutex());
-    const Tensor state = generator_.get_state();
-    base_ = hash(kStart, {state.data_ptr<std::uint8_t>(), static_cast<std::size_t>(state.numel())});
-  }
-  ~Draws() { seed(""); }
-  Draws(const Draws&) = delete;
-  Draws& operator=(const Draws&) = delete;
-
-  void seed(const std::string& name) {
-    if (!generator_.defined()) return;
-    const std::lock_guard lock(generator_.mutex());
-    generator_.set_current_seed(
-        hash(base_, {reinterpret_cast<const std::uint8_t*>(name.data()), name.size()}));
-  }
-
- private:
-  // FNV-1a, http://www.isthe.com/chongo/tech/comp/fnv.
-  static constexpr std::uint64_t kStart = 0xcbf29ce484222325;
-  static std::uint64_t hash(std::uint64_t before, std::span<const std::uint8_t> bytes) {
-    for (const std::uint8_t byte : bytes) before = (before ^ byte) * 0x100000001b3;
-    return before;
-  }
-
-  at::Generator generator_;
-  std::uint64_t base_ = 0;
-};
-
 struct Work {
   const ModelConfig& config;
   std::function<bool(const std::string&)> wanted;
-  Draws draws;
+  libtorch::Draws draws;
 };
 
 void initialise_experts(Work& work, const nn::StackedExperts& experts, const std::string& path) {
   const auto draw_parts = [&](const Tensor& gate_up, const Tensor& down) {
     for (const auto& [name, part] : experts.by_expert(gate_up, down)) {
       if (!work.wanted(nn::joined(path, name))) continue;
-      work.draws.seed(nn::joined(path, name));
+      work.draws.begin(nn::joined(path, name));
       draw(part, normal(Place{work.config, experts, path, name, part}.spread()));
     }
   };
@@ -276,7 +239,7 @@ void initialise_own(Work& work, torch::nn::Module& module, const std::string& pa
   for (const auto& parameter : module.named_parameters(false)) {
     const std::string name = nn::joined(path, parameter.key());
     if (!work.wanted(name)) continue;
-    work.draws.seed(name);
+    work.draws.begin(name);
     give(parameter.value(),
          value_of({work.config, module, path, parameter.key(), parameter.value()}));
     const auto* embedding = dynamic_cast<const nn::Embedding*>(&module);
@@ -302,7 +265,7 @@ void initialise(Model& model, std::function<bool(const std::string&)> wanted) {
   const at::NoGradGuard no_grad;
   const std::vector<Tensor> parameters = model.module().parameters();
   if (parameters.empty()) return;
-  Work work{model.config(), std::move(wanted), Draws(parameters.front().device())};
+  Work work{model.config(), std::move(wanted), libtorch::Draws(parameters.front().device())};
   initialise_below(work, model.module(), "");
 }
 

@@ -7,9 +7,11 @@
 #include <atomic>
 #include <cmath>
 #include <functional>
+#include <optional>
 
 #include "headroom/base/error.h"
 #include "headroom/libtorch/autocast.h"
+#include "headroom/libtorch/draws.h"
 #include "headroom/libtorch/follow.h"
 #include "headroom/libtorch/on.h"
 #include "headroom/libtorch/stored_weight.h"
@@ -244,6 +246,18 @@ std::vector<std::pair<std::string, Tensor>> Lora::Adapter::parameters() const {
   return {{kA, a_}, {kB, b_}};
 }
 
+Lora Lora::joined(const std::vector<Lora>& parts) {
+  Lora all;
+  for (const Lora& part : parts) {
+    all.options_ = part.options_;
+    all.layers_.insert(all.layers_.end(), part.layers_.begin(), part.layers_.end());
+    for (const std::string& name : part.others_)
+      if (std::find(all.others_.begin(), all.others_.end(), name) == all.others_.end())
+        all.others_.push_back(name);
+  }
+  return all;
+}
+
 std::vector<std::string> Lora::layers() const {
   std::vector<std::string> names;
   for (const Layer& layer : layers_) names.push_back(layer.described.name);
@@ -321,10 +335,10 @@ bool Lora::merged() const {
 }
 
 Lora add_lora(Module& model, const LoraOptions& options) {
+  if (options.targets.empty()) throw UsageError(expectation("add_lora", "targets", "none", "q, v"));
   std::vector<LoraLayer> layers;
-  if (!options.targets.empty())
-    for (const std::string& name : lora_layers(model, options.targets))
-      layers.push_back({.name = name, .rank = options.rank, .alpha = options.alpha});
+  for (const std::string& name : lora_layers(model, options.targets))
+    layers.push_back({.name = name, .rank = options.rank, .alpha = options.alpha});
   return add_lora_to(model, layers, options);
 }
 
@@ -338,7 +352,10 @@ Lora add_lora_to(Module& model, const std::vector<LoraLayer>& layers, const Lora
                      [&](const LoraLayer& layer) { return layer.name == item.key(); }))
       lora.others_.push_back(item.key());
   for (Tensor& parameter : model.parameters()) parameter.set_requires_grad(false);
+  std::optional<libtorch::Draws> draws;
+  if (!targets.empty()) draws.emplace(targets.front().weight.device());
   for (std::size_t i = 0; i < targets.size(); ++i) {
+    if (draws) draws->begin(layers[i].name);
     const auto adapter = std::make_shared<Lora::Adapter>(targets[i], layers[i], options);
     install(targets[i], adapter);
     lora.layers_.push_back(

@@ -68,6 +68,9 @@ struct LoraLayer {
 
 class Lora {
  public:
+  // The adapters of a model whose parts lie on several cards: of each part, in their order.
+  [[nodiscard]] static Lora joined(const std::vector<Lora>& parts);
+
   // The names of the layers that have an adapter, in the model's order.
   [[nodiscard]] std::vector<std::string> layers() const;
   // The same layers with their numbers.

@@ -9,6 +9,7 @@
 #include "headroom/model/shapes.h"
 #include "headroom/models/batch.h"
 #include "headroom/models/initialise.h"
+#include "headroom/nn/lora.h"
 #include "tests/models/tiny_models.h"
 
 namespace headroom::models {
@@ -140,6 +141,23 @@ INSTANTIATE_TEST_SUITE_P(All, Parts, ::testing::ValuesIn(model::model_types()),
 TEST(Part, MustBeOfTheModelsLayers) {
   for (const Part part : {Part{0, 0}, Part{-1, 1}, Part{0, 4}, Part{3, 1}})
     EXPECT_THROW(made({.type = "llama"}, part), UsageError);
+}
+
+TEST(Part, HasTheAdaptersOfTheWhole) {
+  const auto adapters = [](std::optional<Part> part) {
+    const auto model = made({.type = "llama"}, part);
+    torch::manual_seed(1);
+    return nn::add_lora(model->module(), {.rank = 2}).parameters();
+  };
+  std::map<std::string, Tensor> whole;
+  for (const auto& [name, tensor] : adapters({})) whole[name] = tensor;
+  std::size_t found = 0;
+  for (const Part part : {Part{0, 1}, Part{1, 2}})
+    for (const auto& [name, tensor] : adapters(part)) {
+      EXPECT_TRUE(tensor.equal(whole.at(name))) << name;
+      ++found;
+    }
+  EXPECT_EQ(found, whole.size());
 }
 
 // Neither layers nor embeddings of other parts take memory.

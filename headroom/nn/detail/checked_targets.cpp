@@ -66,7 +66,6 @@ std::vector<Target> checked_targets(Module& model, const std::vector<LoraLayer>&
                             : "which is the same layer as " + earlier.path);
     targets.push_back(*target);
   }
-  if (targets.empty()) throw UsageError(expectation("add_lora", "targets", "none", "q, v"));
   return targets;
 }
 
