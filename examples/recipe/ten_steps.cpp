@@ -7,8 +7,8 @@
 
 int main(int count, char** words) {
   namespace recipe = headroom::recipe;
-  recipe::Recipe made = recipe::make({words + 2, words + count}, c10::Device("cpu"));
-  headroom::train::Step step(made.model->module(), *made.optimizer, made.objective, made.step);
+  recipe::Recipe made = recipe::make({words + 2, words + count}, {c10::Device("cpu")});
+  headroom::train::Step step(made.team, made.step);
   for (int i = 0; i < 10; ++i) std::printf("%g\n", step.run(made.batches.next()).loss());
   recipe::save(made, words[1]);
 }

@@ -54,6 +54,11 @@ std::string join(const std::vector<std::string>& parts, std::string_view between
   return out;
 }
 
+std::string listed(const std::vector<std::string>& parts) {
+  if (parts.size() < 2) return join(parts, "");
+  return join({parts.begin(), parts.end() - 1}, ", ") + " and " + parts.back();
+}
+
 bool starts_with_any(std::string_view text, std::initializer_list<std::string_view> beginnings) {
   return std::any_of(beginnings.begin(), beginnings.end(),
                      [&](std::string_view start) { return text.starts_with(start); });

@@ -15,6 +15,8 @@ namespace headroom {
 // "a,b,,c" at ',' gives a, b, "", c; an empty text gives one empty part.
 [[nodiscard]] std::vector<std::string_view> split(std::string_view text, char separator);
 [[nodiscard]] std::string join(const std::vector<std::string>& parts, std::string_view between);
+// "a", "a and b", "a, b and c".
+[[nodiscard]] std::string listed(const std::vector<std::string>& parts);
 
 [[nodiscard]] bool starts_with_any(std::string_view text,
                                    std::initializer_list<std::string_view> beginnings);

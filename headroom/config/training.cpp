@@ -8,6 +8,8 @@
 
 #include "headroom/base/error.h"
 #include "headroom/base/file.h"
+#include "headroom/base/text.h"
+#include "headroom/model/shapes.h"
 #include "headroom/model/tasks.h"
 #include "headroom/plan/technique.h"
 
@@ -157,13 +159,75 @@ void check_quantize(const Resolved& config) {
       "optimizer=adamw8bit dtype=bfloat16, which shrinks what a training of all weights keeps"));
 }
 
+// Whether a person has just typed this key, and not that one: a run that goes on has both.
+bool is_newer(const Resolved& config, const char* key, const char* other) {
+  constexpr const char* kTyped = "command line";
+  return config.origin(key) == kTyped && config.origin(other) != kTyped;
+}
+
+Sharing sharing_of(const Resolved& config, const model::ModelConfig& model) {
+  Sharing sharing{.replicas = static_cast<int>(config.whole("replicas"))};
+  // 0: not given
+  const std::int64_t stages =
+      is_newer(config, "split", "stages") ? 0 : config.optional_whole("stages").value_or(0);
+  const bool is_split = config.is_given("split") && !is_newer(config, "stages", "split");
+  const auto words = is_split ? config.words("split") : std::vector<std::string>{};
+  const std::string split = join(words, ",");
+  const auto refuse = [&](const std::string& key, const std::string& expected,
+                          const std::string& received) {
+    throw UsageError(expectation(key, expected, received));
+  };
+  const std::int64_t layers = model::layer_count(model);
+  const std::string all = counted(layers, "layer") + " of this model";
+  if (words.empty()) {
+    sharing.stages = static_cast<int>(std::max<std::int64_t>(1, stages));
+    if (sharing.stages > layers)
+      refuse("stages", "at most one for each of the " + all, std::to_string(sharing.stages));
+    return sharing;
+  }
+  std::int64_t sum = 0;
+  for (const std::string& word : words) {
+    const auto count = to_integer(word);
+    if (!count || *count < 1) refuse("split", "numbers of layers, such as 12,12,8", split);
+    sharing.split.push_back(*count);
+    sum += *count;
+  }
+  sharing.stages = static_cast<int>(sharing.split.size());
+  if (sum != layers)
+    refuse("split", "numbers that add up to the " + all,
+           split + ", together " + std::to_string(sum));
+  if (stages > 0 && stages != sharing.stages)
+    refuse("split", counted(stages, "number") + " for stages=" + std::to_string(stages), split);
+  return sharing;
+}
+
+void check_device(const Resolved& config, const Sharing& sharing) {
+  if (sharing.cards() == 1 || config.text("device") == "auto") return;
+  throw UsageError(expectation("device", "auto for " + counted(sharing.cards(), "card"),
+                               config.text("device"), "--gpus, which names several"));
+}
+
 }  // namespace
 
 Training::Training(Resolved resolved)
-    : config(std::move(resolved)), model(model_of(config)), settings() {
+    : config(std::move(resolved)),
+      model(model_of(config)),
+      settings(),
+      sharing(sharing_of(config, model.config)) {
   check_quantize(config);
+  check_device(config, sharing);
   on_images = trains_on_images(config, model);
   settings = settings_of(config, model.config, on_images);
+}
+
+std::int64_t Training::micro_batch() const {
+  const std::int64_t most = config.whole("batch_size");
+  const std::int64_t rows = most * config.whole("gradient_accumulation_steps"),
+                     of_replica = (rows + sharing.replicas - 1) / sharing.replicas;
+  if (sharing.stages == 1) return std::min(most, of_replica);
+  const std::int64_t parts = std::int64_t{4} * sharing.stages,
+                     least = config.whole("min_batch_size");
+  return std::min(most, std::max(least, (of_replica + parts - 1) / parts));
 }
 
 model::ModelConfig Training::model_for(std::int64_t outputs) const {

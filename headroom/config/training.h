@@ -6,6 +6,7 @@
 //   training.settings.batch;   // 32
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,6 +20,14 @@ namespace headroom::config {
 // The origin of a value that neither a person nor a default gave.
 inline constexpr const char* kChosen = "chosen by headroom train";
 
+// How cards share a training: `replicas` copies of the model, each in `stages`.
+struct Sharing {
+  int replicas = 1, stages = 1;
+  std::vector<std::int64_t> split = {};  // layers of each stage; empty: as even as they can be
+
+  [[nodiscard]] int cards() const { return replicas * stages; }
+};
+
 struct Training {
   // Throws UsageError and InputError for a model that does not exist, and for keys that contradict
   // each other.
@@ -28,7 +37,12 @@ struct Training {
   bool on_images = false;   // the data are images, and the model classifies them
   model::NamedModel model;  // that `model` and `model.config` name
   model::Settings settings;
+  Sharing sharing;
 
+  // Rows of a part of a batch, as a run begins. A stage waits for the one before it at the
+  // beginning of a step, and for the one after it at the end: with four parts for each stage, for
+  // less than a fifth of the time.
+  [[nodiscard]] std::int64_t micro_batch() const;
   // The model for data with this many classes, or with this many tokens for a gpt-tiny; 0: not
   // known.
   [[nodiscard]] model::ModelConfig model_for(std::int64_t outputs) const;

@@ -264,6 +264,20 @@ std::vector<Key> device_keys() {
       flag("auto_device", true, "Take the card with the most usable memory."),
       choice("device", {"auto", "cpu", "cuda:N", "sim:N"}, "The device; it overrides auto_device."),
       flag("allow_cpu", false, "Train on the CPU if no card has enough memory."),
+      between(1, 64,
+              count("replicas", "1", 1,
+                    "Copies of the model, a card or a row of stages each. They divide the rows of "
+                    "a step.")),
+      between(1, 64,
+              count("stages", {}, 1,
+                    "Cards that share one model: each has some of its layers. Default: as many as "
+                    "`split` names, else 1.")),
+      {.name = "split",
+       .kind = Kind::words,
+       .effect = "Layers of each stage: 12,12,8. Default: as even as they can be."},
+      choice("pipeline", {"1f1b", "gpipe"},
+             "Order of the stages' passes: forward and backward in turn, or all forward passes "
+             "first, which takes more memory."),
       flag("wait_for_gpu", false, "Wait until a card has enough usable memory."),
       count("min_gpu_memory_mb", "4000", 0,
             "Usable memory that a card must have, in MiB. If it is not given, a run whose need is "

@@ -72,4 +72,27 @@ std::string log_gpu_memory_stats(std::string_view prefix, c10::Device device, co
   return line;
 }
 
+std::string log_gpu_memory_stats(std::string_view prefix, const std::vector<c10::Device>& devices) {
+  if (devices.size() == 1) return log_gpu_memory_stats(prefix, devices.front());
+  std::string line(prefix);
+  if (!line.empty()) line += ": ";
+  line += devices.front().str() + " to " + devices.back().str();
+  const auto add = [&](const char* name, Bytes GpuMemoryStats::*figure) {
+    Bytes least = get_gpu_memory_stats(devices.front()).*figure, most = least;
+    for (const c10::Device device : devices) {
+      const Bytes now = get_gpu_memory_stats(device).*figure;
+      least = std::min(least, now);
+      most = std::max(most, now);
+    }
+    line += std::string(" ") + name + " " + to_string(least);
+    if (to_string(most) != to_string(least)) line += " to " + to_string(most);
+  };
+  add("allocated", &GpuMemoryStats::allocated);
+  line += ",";
+  add("reserved", &GpuMemoryStats::reserved);
+  line += ",";
+  add("peak", &GpuMemoryStats::max_allocated);
+  return line;
+}
+
 }  // namespace headroom::memory

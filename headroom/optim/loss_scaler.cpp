@@ -87,21 +87,20 @@ Tensor LossScaler::scale(const Tensor& loss) {
   return loss * factor_.to(at::TensorOptions(loss.device()), true);
 }
 
-void LossScaler::reserve(const Optimizer& optimizer) {
+void LossScaler::reserve(const Optimizer& optimizer, std::optional<c10::Device> device) {
   const at::NoGradGuard no_grad;
   Reserved reserved;
-  for (const Tensor& parameter : optimizer.parameters()) {
-    const auto is_here = [&](const Reserved::Place& place) {
-      return place.rounded.device() == parameter.device();
-    };
-    if (!parameter.requires_grad() ||
-        std::any_of(reserved.places.begin(), reserved.places.end(), is_here))
-      continue;
-    begin_on(parameter.device());
-    const at::TensorOptions number = float_on(parameter.device());
+  const auto add = [&](c10::Device on) {
+    for (const Reserved::Place& place : reserved.places)
+      if (place.rounded.device() == on) return;
+    begin_on(on);
+    const at::TensorOptions number = float_on(on);
     reserved.places.push_back(
         {at::zeros({}, number.dtype(at::kDouble)), at::zeros({}, number), at::zeros({}, number)});
-  }
+  };
+  for (const Tensor& parameter : optimizer.parameters())
+    if (parameter.requires_grad()) add(parameter.device());
+  if (reserved.places.empty() && device) add(*device);
   if (reserved.places.empty()) return;
   reserved.found = at::zeros({}, float_on(factor_.device()));
   reserved.arrived = at::zeros({}, float_on(factor_.device()));

@@ -57,9 +57,10 @@ class LossScaler {
   // Adjusts the factor. Call it after all optimizers have stepped.
   void update();
 
-  // Makes the scaler's numbers on each device of the optimizer, all or none. From then on unscale,
-  // commit and update allocate nothing on them.
-  void reserve(const Optimizer& optimizer);
+  // Makes the scaler's numbers on each device of the optimizer, all or none; of one without
+  // parameters that require gradients on `device`. From then on unscale, commit and update allocate
+  // nothing on them.
+  void reserve(const Optimizer& optimizer, std::optional<c10::Device> device = {});
   // As step(), by optimizer.commit(), which skips the update on the device. Throws UsageError where
   // commit() does, and without reserve().
   void commit(Optimizer& optimizer);

@@ -83,7 +83,7 @@ Optimizer::Optimizer(const std::vector<Part>& groups, OptimizerForm form) : form
     group_ends_.push_back(parameters_.size());
     learning_rates_.push_back(group.learning_rate);
   }
-  if (parameters_.empty())
+  if (parameters_.empty() && !groups.empty())
     throw UsageError(
         expectation("Optimizer", "parameters to train", "none", "the model's parameters()"));
   states_.resize(parameters_.size());
@@ -292,6 +292,7 @@ void Optimizer::fill_gradients() const {
 }
 
 std::optional<double> Optimizer::learning_rate(std::size_t group) const {
+  if (groups() == 0) return {};  // make_idle()
   check_group(group);
   return learning_rates_[group];
 }
@@ -345,6 +346,26 @@ std::vector<at::Tensor> Optimizer::kept(const Trained& trained, const char* name
 
 c10::Device Optimizer::place_of_steps(const at::Tensor& parameter) const {
   return form_ == OptimizerForm::fused ? parameter.device() : c10::Device(c10::kCPU);
+}
+
+namespace {
+
+class Idle final : public Optimizer {
+ public:
+  Idle() : Optimizer({}, OptimizerForm::fused) {}
+  [[nodiscard]] bool takes_scale() const override { return true; }
+
+ private:
+  [[nodiscard]] State make_state(std::size_t, const at::Tensor&, const at::Tensor&) const override {
+    return {};
+  }
+  void update(std::size_t, Trained&, const GradientScale&) override {}
+};
+
+}  // namespace
+
+std::unique_ptr<Optimizer> make_idle() {
+  return std::make_unique<Idle>();
 }
 
 }  // namespace headroom::optim

@@ -315,4 +315,7 @@ struct Rates {
                                                         std::vector<at::Tensor> parameters,
                                                         const Rates& rates = {});
 
+// Has no parameters: for a card on which only frozen layers lie (train/team.h).
+[[nodiscard]] std::unique_ptr<Optimizer> make_idle();
+
 }  // namespace headroom::optim

@@ -2,6 +2,7 @@
 // Replica 0 has the ranks 0 to stages - 1, and so on.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "headroom/parallel/group.h"
@@ -14,6 +15,10 @@ struct Layout {
   [[nodiscard]] int ranks() const { return replicas * stages; }
   [[nodiscard]] int replica_of(int rank) const { return rank / stages; }
   [[nodiscard]] int stage_of(int rank) const { return rank % stages; }
+  // Replicas divide the rows of a batch: those of the largest.
+  [[nodiscard]] std::int64_t rows_of_largest(std::int64_t rows) const {
+    return (rows + replicas - 1) / replicas;
+  }
 };
 
 // The groups of a rank: all ranks; those with the same stage, one of each replica; and the stages

@@ -3,7 +3,11 @@
 #include <ATen/ATen.h>
 #include <torch/nn/module.h>
 
+#include <set>
+#include <string>
+
 #include "headroom/kernels/packed.h"
+#include "headroom/libtorch/on.h"
 #include "headroom/nn/freeze.h"
 #include "headroom/nn/quantise.h"
 #include "headroom/recipe/techniques.h"
@@ -27,11 +31,41 @@ nn::LoraOptions usual_adapters(const Settings& settings) {
   return options;
 }
 
+// The model that this one is a part of, without data: what is chosen by name is chosen there.
+std::shared_ptr<models::Model> whole_of(const models::Model& part) {
+  models::Settings of = part.settings();
+  of.part.reset();
+  return libtorch::on(at::kMeta, at::kFloat, [&] { return models::build(part.config(), of); });
+}
+
+nn::Lora add_adapters(models::Model& model, const nn::LoraOptions& options) {
+  if (!model.settings().part) return nn::add_lora(model.module(), options);
+  std::set<std::string> here;
+  for (const auto& one : model.module().named_modules("", false)) here.insert(one.key());
+  std::vector<nn::LoraLayer> layers;
+  for (const std::string& name : nn::lora_layers(whole_of(model)->module(), options.targets))
+    if (here.contains(name))
+      layers.push_back({.name = name, .rank = options.rank, .alpha = options.alpha});
+  return nn::add_lora_to(model.module(), layers, options);
+}
+
+// A head that is tied to the embedding trains that in the first part, too.
+void freeze_all_but_heads(models::Model& model) {
+  if (!model.settings().part) return nn::freeze_all_but_heads(model.module());
+  const auto whole = whole_of(model);
+  nn::freeze_all_but_heads(whole->module());
+  const auto all = whole->module().named_parameters();
+  for (auto& parameter : model.module().named_parameters())
+    parameter->set_requires_grad(all[parameter.key()].requires_grad());
+}
+
 }  // namespace
 
 std::shared_ptr<models::Model> build_model(const model::ModelConfig& config,
-                                           const Settings& settings) {
+                                           const Settings& settings,
+                                           const std::optional<models::Part>& part) {
   models::Settings of;
+  of.part = part;
   of.task = settings.task;
   of.attention = settings.attention;
   of.transformers = settings.transformers;
@@ -63,13 +97,13 @@ std::optional<nn::Lora> choose_what_is_trained(models::Model& model, const Setti
   torch::nn::Module& module = model.module();
   const bool asks_inputs = parts.input_gradients && settings.checkpoint_every > 0;
   if (settings.lora_rank > 0) {
-    nn::Lora lora = nn::add_lora(module, parts.lora ? *parts.lora : usual_adapters(settings));
+    nn::Lora lora = add_adapters(model, parts.lora ? *parts.lora : usual_adapters(settings));
     if (settings.freeze_backbone || has_new_head(model)) nn::train_heads(module);
     if (asks_inputs) nn::require_input_gradients(module);
     return lora;
   }
   if (settings.freeze_backbone) {
-    nn::freeze_all_but_heads(module);
+    freeze_all_but_heads(model);
     // transformers 5 does this where it enables checkpointing.
     const bool of_tokens = model.task() != model::Task::image_classification;
     if (asks_inputs && of_tokens && settings.transformers == model::Transformers::v5)

@@ -20,9 +20,10 @@
 namespace headroom::recipe {
 
 // On LibTorch's default device and of its default type; without values. Weights that are quantised
-// take the memory of their packed form only.
-[[nodiscard]] std::shared_ptr<models::Model> build_model(const model::ModelConfig& config,
-                                                         const model::Settings& settings);
+// take the memory of their packed form only. `part`: some of its layers, on one of several cards.
+[[nodiscard]] std::shared_ptr<models::Model> build_model(
+    const model::ModelConfig& config, const model::Settings& settings,
+    const std::optional<models::Part>& part = {});
 
 struct TrainedParts {
   // std::nullopt: as peft is mostly used, with alpha twice the rank and the type of the weights.

@@ -11,11 +11,12 @@
 #include "headroom/config/training_keys.h"
 #include "headroom/libtorch/on.h"
 #include "headroom/memory/memory_statistics.h"
+#include "headroom/model/shapes.h"
 #include "headroom/models/initialise.h"
 #include "headroom/nn/quantise.h"
+#include "headroom/parallel/pipeline.h"
 #include "headroom/plan/technique.h"
 #include "headroom/recipe/model.h"
-#include "headroom/train/model_objective.h"
 #include "headroom/weights/adapter_files.h"
 #include "headroom/weights/safetensors.h"
 
@@ -69,7 +70,8 @@ std::optional<nn::Lora> choose_what_is_trained(models::Model& model,
   torch::nn::Module& module = model.module();
   const bool is_lora = training.config.text("model") == "lora";
   if (const auto adapter = config::adapter_of(training.config)) {
-    nn::Lora lora = weights::load_adapter(module, *adapter);
+    const bool is_part = model.settings().part.has_value();
+    nn::Lora lora = weights::load_adapter(module, *adapter, {.is_part = is_part});
     if (is_lora) return lora;
     lora.merge();
     for (auto& parameter : module.named_parameters())
@@ -95,26 +97,119 @@ void check_frozen(torch::nn::Module& module, const std::vector<std::string>& lac
                                     " for example; try the weights of this model, or model=full");
 }
 
-std::string words_of(const std::string& name, torch::nn::Module& module) {
+std::string words_of(const std::string& name, const train::RankModels& stages) {
   long long all = 0, active = 0;
-  for (const at::Tensor& parameter : module.parameters()) {
-    all += parameter.numel();
-    if (parameter.requires_grad()) active += parameter.numel();
-  }
+  std::set<std::string> counted;  // a weight that several stages have is one
+  for (const auto& stage : stages)
+    for (const auto& parameter : stage->module().named_parameters()) {
+      if (!counted.insert(parameter.key()).second) continue;
+      all += parameter->numel();
+      if (parameter->requires_grad()) active += parameter->numel();
+    }
   return name + ", " + rounded(all) + " parameters" +
          (active == all ? "" : ", " + rounded(active) + " of them trained");
+}
+
+// "2 replicas in stages of 12, 12 and 8 layers"
+std::string words_of(const config::Sharing& sharing, const std::vector<models::Part>& parts) {
+  std::vector<std::string> layers;
+  for (const models::Part& part : parts) layers.push_back(std::to_string(part.count));
+  const std::string stages = parts.empty() ? "" : "in stages of " + listed(layers) + " layers";
+  if (sharing.replicas == 1) return stages;
+  return counted(sharing.replicas, "replica") + (stages.empty() ? "" : " " + stages);
 }
 
 at::ScalarType type_of(const model::Settings& settings) {
   return settings.dtype == model::Dtype::bfloat16 ? at::kBFloat16 : at::kFloat;
 }
 
-void seed_all(c10::Device device, std::uint64_t seed) {
-  at::manual_seed(seed);
+void seed_card(c10::Device device, std::uint64_t seed) {
   if (device.is_cpu()) return;
   at::Generator generator = at::globalContext().defaultGenerator(device);
   generator.set_current_seed(seed);
 }
+
+// ---- Ranks ----
+
+std::vector<models::Part> parts_of(const config::Training& training) {
+  const std::int64_t layers = model::layer_count(training.model.config);
+  const config::Sharing& sharing = training.sharing;
+  return sharing.split.empty() ? train::even_parts(layers, sharing.stages)
+                               : train::parts_of(sharing.split, layers);
+}
+
+// What was read of a model's files for one of its parts, and for the parts before.
+weights::Loaded together(const weights::Loaded& before, const weights::Loaded& now) {
+  weights::Loaded all = before;
+  all.tensors += now.tensors;
+  all.bytes += now.bytes;
+  all.packed += now.packed;
+  all.quantised += now.quantised;
+  all.dequantised += now.dequantised;
+  all.missing.insert(all.missing.end(), now.missing.begin(), now.missing.end());
+  all.other_shapes.insert(all.other_shapes.end(), now.other_shapes.begin(), now.other_shapes.end());
+  // What no part uses.
+  std::erase_if(all.unexpected, [&](const std::string& name) {
+    return std::find(now.unexpected.begin(), now.unexpected.end(), name) == now.unexpected.end();
+  });
+  return all;
+}
+
+// Makes the ranks of a model, one after another: neither the host nor a card has more of it than a
+// card is to keep.
+class Builder {
+ public:
+  Builder(const config::Training& training, const ModelOptions& options)
+      : training_(training),
+        network_(training.model_for(options.outputs)),
+        settings_(without_rungs(training)),
+        weights_(options.reads_weights ? config::weights_of(training.config) : std::nullopt) {
+    if (!options.quantised.empty()) plan::rung_named(options.quantised).put(settings_, true);
+  }
+
+  void add_rank(Model& made, c10::Device device, const std::optional<models::Part>& part) {
+    const auto model = libtorch::on(device, type_of(settings_),
+                                    [&] { return build_model(network_, settings_, part); });
+    made.ranks.push_back(model);
+    std::vector<std::string> lacking;  // in the files
+    if (weights_)
+      lacking = load(*model);
+    else
+      models::initialise(*model);
+    made.adapters.push_back(choose_what_is_trained(*model, training_, settings_));
+    if (weights_) check_frozen(model->module(), lacking, *weights_);
+    model->train();
+  }
+
+  [[nodiscard]] std::unique_ptr<optim::Optimizer> optimizer(
+      const train::Tensors& parameters) const {
+    const config::Resolved& config = training_.config;
+    if (parameters.empty()) return optim::make_idle();
+    return optim::make_optimizer(settings_.optimizer, settings_.form, parameters,
+                                 {.learning = config.number("lr"),
+                                  .weight_decay = config.number("weight_decay"),
+                                  .rounding = settings_.rounding,
+                                  .seed = static_cast<std::uint64_t>(config.whole("seed"))});
+  }
+
+  // What was read for all ranks so far; std::nullopt if they have random weights.
+  [[nodiscard]] const std::optional<weights::Loaded>& loaded() const { return loaded_; }
+
+ private:
+  std::vector<std::string> load(models::Model& model) {
+    const weights::Loaded now = weights::load(model, *weights_, {.skip_other_shapes = true});
+    loaded_ = loaded_ ? together(*loaded_, now) : now;
+    std::vector<std::string> lacking = now.missing;
+    for (const weights::OtherShape& other : now.other_shapes) lacking.push_back(other.name);
+    return lacking;
+  }
+
+  const config::Training& training_;
+  const model::ModelConfig network_;
+  model::Settings settings_;
+  const std::optional<std::string> weights_;
+  std::optional<weights::Loaded> loaded_;
+};
 
 }  // namespace
 
@@ -126,40 +221,44 @@ bool can_quantise(const config::Training& training, std::int64_t outputs) {
   return !nn::quantised_layers(model->module()).empty();
 }
 
-Model model_of(const config::Training& training, c10::Device device, const ModelOptions& options) {
-  const config::Resolved& config = training.config;
-  const auto weights = options.reads_weights ? config::weights_of(config) : std::nullopt;
-  const model::ModelConfig network = training.model_for(options.outputs);
-  model::Settings settings = without_rungs(training);
-  if (!options.quantised.empty()) plan::rung_named(options.quantised).put(settings, true);
+train::RankModels Model::first_replica() const {
+  return {ranks.begin(), ranks.begin() + stages};
+}
+
+Model model_of(const config::Training& training, const std::vector<c10::Device>& devices,
+               const ModelOptions& options) {
+  const config::Sharing& sharing = training.sharing;
+  if (static_cast<int>(devices.size()) != sharing.cards())
+    throw UsageError(
+        expectation("recipe", counted(sharing.cards(), "device"), std::to_string(devices.size())));
+  if (devices.size() > 1 && std::any_of(devices.begin(), devices.end(),
+                                        [](const auto& device) { return device.is_cpu(); }))
+    throw UsageError(expectation("recipe", "cards for replicas and stages", "a CPU"));
   const auto memory = [&](const char* when) {
-    if (options.say) options.say(memory::log_gpu_memory_stats(when, device));
+    if (options.say) options.say(memory::log_gpu_memory_stats(when, devices));
   };
-  seed_all(device, static_cast<std::uint64_t>(config.whole("seed")));
-  Model made{.quantised = options.quantised};
-  made.model =
-      libtorch::on(device, type_of(settings), [&] { return build_model(network, settings); });
-  std::vector<std::string> lacking;
-  if (weights) {
-    const weights::Loaded loaded =
-        weights::load(*made.model, *weights, {.skip_other_shapes = true});
-    if (options.say) options.say(weights::to_string(loaded));
-    lacking = loaded.missing;
-    for (const weights::OtherShape& other : loaded.other_shapes) lacking.push_back(other.name);
-  } else {
-    models::initialise(*made.model);
+  const auto parts = sharing.stages > 1 ? parts_of(training) : std::vector<models::Part>{};
+  const auto seed = static_cast<std::uint64_t>(training.config.whole("seed"));
+  // All cards draw the same first values (libtorch/draws.h), and then numbers of their own.
+  at::manual_seed(seed);
+  for (const c10::Device device : devices) seed_card(device, seed);
+  Builder builder(training, options);
+  Model made{.stages = sharing.stages, .quantised = options.quantised};
+  for (std::size_t rank = 0; rank < devices.size(); ++rank) {
+    const auto stage = rank % static_cast<std::size_t>(sharing.stages);
+    const auto part = parts.empty() ? std::nullopt : std::optional(parts[stage]);
+    if (options.before_rank) options.before_rank(devices[rank]);
+    builder.add_rank(made, devices[rank], part);
+    if (builder.loaded() && rank + 1 == static_cast<std::size_t>(sharing.stages))
+      if (options.say) options.say(weights::to_string(*builder.loaded()));  // those of one replica
+    if (rank > 0) seed_card(devices[rank], seed + rank);
   }
   memory("model on the device");
-  made.lora = choose_what_is_trained(*made.model, training, settings);
-  if (weights) check_frozen(made.model->module(), lacking, *weights);
-  made.model->train();
-  made.optimizer =
-      optim::make_optimizer(settings.optimizer, settings.form, trained(made.model->module()),
-                            {.learning = config.number("lr"),
-                             .weight_decay = config.number("weight_decay"),
-                             .rounding = settings.rounding,
-                             .seed = static_cast<std::uint64_t>(config.whole("seed"))});
-  made.words = words_of(training.model.name, made.model->module());
+  for (std::size_t rank = 0; rank < devices.size(); ++rank)
+    made.optimizers.push_back(
+        builder.optimizer(train::own_parameters(made.ranks, sharing.stages, rank)));
+  made.words = words_of(training.model.name, made.first_replica());
+  if (devices.size() > 1) made.words += ", " + words_of(sharing, parts);
   memory("optimizer made");
   return made;
 }
@@ -170,7 +269,8 @@ std::int64_t steps_of(const config::Resolved& config, const data::Loader& loader
   return config.optional_whole("epochs") ? std::min(steps, all) : steps;
 }
 
-train::StepOptions step_options_of(const config::Resolved& config, std::int64_t steps) {
+train::StepOptions step_options_of(const config::Training& training, std::int64_t steps) {
+  const config::Resolved& config = training.config;
   train::StepOptions options;
   options.max_grad_norm = config.number("max_grad_norm");
   if (config.yes("bf16")) options.autocast = at::kBFloat16;
@@ -185,35 +285,34 @@ train::StepOptions step_options_of(const config::Resolved& config, std::int64_t 
     options.ladder.room = {.least = margin.bytes, .share = margin.share.value_or(0)};
   }
   options.ladder.max_retries = static_cast<int>(config.whole("max_retries"));
-  options.plan.micro_batch = config.whole("batch_size");
+  options.plan.micro_batch = training.micro_batch();
   options.plan.techniques = rungs_of(config);
   options.prices = config.yes("auto_batch_size");
   return options;
 }
 
-train::Objective objective_of(const config::Training& training,
-                              const std::shared_ptr<models::Model>& model) {
-  return train::objective_of(model, {.quantises = training.config.text("quantize") == "auto"});
+train::Team team_of(const config::Training& training, const Model& model) {
+  return train::team_of(model.ranks, model.optimizers, model.stages,
+                        parallel::pipeline_named(training.config.text("pipeline")),
+                        {.quantises = training.config.text("quantize") == "auto"});
 }
 
-Recipe make(const config::Training& training, c10::Device device) {
-  Recipe recipe{.training = training, .data = data_of(training, device.is_cuda())};
-  Model made = model_of(training, device, {.outputs = recipe.data.outputs});
-  recipe.model = std::move(made.model);
-  recipe.lora = std::move(made.lora);
-  recipe.optimizer = std::move(made.optimizer);
-  recipe.objective = objective_of(training, recipe.model);
+Recipe make(const config::Training& training, const std::vector<c10::Device>& devices) {
+  const bool is_pinned = !devices.empty() && devices.front().is_cuda();
+  Recipe recipe{.training = training, .data = data_of(training, is_pinned)};
+  recipe.model = model_of(training, devices, {.outputs = recipe.data.outputs});
+  recipe.team = team_of(training, recipe.model);
   recipe.batches = batches_of(recipe.data.train, training);
   recipe.steps = steps_of(training.config, *recipe.data.train);
-  recipe.step = step_options_of(training.config, recipe.steps);
+  recipe.step = step_options_of(training, recipe.steps);
   return recipe;
 }
 
-Recipe make(const std::vector<std::string>& settings, c10::Device device) {
+Recipe make(const std::vector<std::string>& settings, const std::vector<c10::Device>& devices) {
   config::Resolved config = config::resolve(config::training_keys(), {.overrides = settings});
   config::take_model_of_adapter(config);
   config::choose_dataset(config);
-  return make(config::Training(std::move(config)), device);
+  return make(config::Training(std::move(config)), devices);
 }
 
 }  // namespace headroom::recipe

@@ -82,32 +82,42 @@ const char* peft_task(model::Task task) {
 
 // With the config of the model that it adapts: the number and names of classes are the run's, not
 // the base's.
-void save_adapter(models::Model& model, const nn::Lora& lora, const Data& data,
-                  const config::Resolved& config, const fs::path& folder) {
+void save_adapter(const Model& model, const Data& data, const config::Resolved& config,
+                  const fs::path& folder) {
+  const train::RankModels stages = model.first_replica();
+  const models::Model& first = *stages.front();
   weights::AdapterInfo info{.base_model = config::base_name_of(config),
-                            .task_type = peft_task(model.task()),
-                            .base_class = model::architecture_of(model.config(), model.task())};
-  std::set<std::string> heads;
-  for (const auto& parameter : model.module().named_parameters())
-    if (parameter->requires_grad() && parameter.key().find("lora_") == std::string::npos) {
-      heads.insert(parameter.key().substr(0, parameter.key().find('.')));
-      info.parameters.emplace_back(parameter.key(), parameter->detach());
-    }
+                            .task_type = peft_task(first.task()),
+                            .base_class = model::architecture_of(first.config(), first.task())};
+  std::vector<nn::Lora> adapters;
+  std::set<std::string> heads, names;  // a tied weight is in two stages
+  for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+    adapters.push_back(*model.adapters[stage]);
+    for (const auto& parameter : stages[stage]->module().named_parameters())
+      if (parameter->requires_grad() && parameter.key().find("lora_") == std::string::npos &&
+          names.insert(parameter.key()).second) {
+        heads.insert(parameter.key().substr(0, parameter.key().find('.')));
+        info.parameters.emplace_back(parameter.key(), parameter->detach());
+      }
+  }
   info.modules.assign(heads.begin(), heads.end());
-  weights::save_adapter(lora, folder, info);
-  write_file_atomically(folder / "config.json", config_of(model, data).dump(1) + "\n");
+  weights::save_adapter(nn::Lora::joined(adapters), folder, info);
+  write_file_atomically(folder / "config.json", config_of(first, data).dump(1) + "\n");
 }
 
 }  // namespace
 
-void save(models::Model& model, const std::optional<nn::Lora>& lora, const Data& data,
-          const config::Resolved& config, const fs::path& folder) {
-  if (lora) {
-    save_adapter(model, *lora, data, config, folder);
+void save(const Model& model, const Data& data, const config::Resolved& config,
+          const fs::path& folder) {
+  const train::RankModels stages = model.first_replica();
+  if (model.adapters.front()) {
+    save_adapter(model, data, config, folder);
   } else {
-    weights::save(model, folder);
-    Json file = config_of(model, data);
-    if (const auto quantised = weights::quantisation_config(model))
+    std::vector<models::Model*> parts;
+    for (const auto& stage : stages) parts.push_back(stage.get());
+    weights::save(parts, folder);
+    Json file = config_of(*stages.front(), data);
+    if (const auto quantised = weights::quantisation_config(parts))
       file["quantization_config"] = Json::parse(*quantised);
     write_file_atomically(folder / "config.json", file.dump(1) + "\n");
   }
@@ -115,7 +125,7 @@ void save(models::Model& model, const std::optional<nn::Lora>& lora, const Data&
 }
 
 void save(const Recipe& recipe, const fs::path& folder) {
-  save(*recipe.model, recipe.lora, recipe.data, recipe.training.config, folder);
+  save(recipe.model, recipe.data, recipe.training.config, folder);
 }
 
 Json predictions_of(const train::Evaluated& result, const Data& data) {

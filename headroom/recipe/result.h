@@ -3,7 +3,6 @@
 #pragma once
 
 #include <filesystem>
-#include <optional>
 
 #include "headroom/base/json.h"
 #include "headroom/recipe/recipe.h"
@@ -13,8 +12,8 @@ namespace headroom::recipe {
 
 // Saves the trained weights in a folder: an adapter as peft's files, else safetensors with
 // config.json and, of images, preprocessor_config.json. Throws WriteError.
-void save(models::Model& model, const std::optional<nn::Lora>& lora, const Data& data,
-          const config::Resolved& config, const std::filesystem::path& folder);
+void save(const Model& model, const Data& data, const config::Resolved& config,
+          const std::filesystem::path& folder);
 void save(const Recipe& recipe, const std::filesystem::path& folder);
 
 // An entry for each example: [{"row": 0, "label": 3, "name": "rose", "probability": 0.97, "actual":

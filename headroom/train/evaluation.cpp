@@ -166,8 +166,8 @@ Evaluation::Sums Evaluation::measured(const Tensors& batch, std::int64_t step) {
     random.restore();
     libtorch::settle(libtorch::devices_in_use());
     empty_caches();
-    const int replicas = ranks_.front()->ranks.replicas.size();
-    const std::int64_t all = (rows + replicas - 1) / replicas;
+    const parallel::Layout layout{.replicas = ranks_.front()->ranks.replicas.size()};
+    const std::int64_t all = layout.rows_of_largest(rows);
     const std::int64_t now = options_.micro_batch == 0 ? all : std::min(options_.micro_batch, all);
     tell({.kind = Event::Kind::oom,
           .step = step,

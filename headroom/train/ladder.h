@@ -77,7 +77,7 @@ struct Failure {
   std::optional<PerStage> card;  // memory for this process now: reserved by it, and free
   // Why a smaller plan of the same step failed, if not for memory. "" if none did.
   std::string otherwise = {};
-  std::size_t stage = 0;  // where it failed
+  std::size_t rank = 0, stage = 0;  // where it failed
 };
 
 class Ladder {

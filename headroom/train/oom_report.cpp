@@ -187,10 +187,10 @@ void add_prices(OomReport& report, const OomFacts& facts) {
 }  // namespace
 
 OomFacts facts_of(Step& step, const Failure& failure, const StepOptions& options) {
-  return {.device = step.device(),
+  return {.device = step.devices().at(failure.rank),
           .failure = failure,
-          .module = &step.module(),
-          .optimizer = &step.optimizer(),
+          .module = &step.module(failure.rank),
+          .optimizer = &step.optimizer(failure.rank),
           .prices = step.prices(),
           .limits = options.ladder,
           .has_autocast = options.autocast.has_value()};

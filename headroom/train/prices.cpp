@@ -72,6 +72,15 @@ std::optional<PerStage> Prices::needed(const Plan& plan, const Work& work) const
   return PerStage(std::move(all));
 }
 
+std::optional<PerStage> Prices::peaks(const Plan& plan, const Work& work) const {
+  const auto place = place_of(plan, work);
+  std::vector<Need>* const needs = place ? needs_of(plan, *place) : nullptr;
+  if (needs == nullptr) return {};
+  std::vector<Bytes> all;
+  for (const Need& need : *needs) all.push_back(need.bounds.at_most);
+  return PerStage(std::move(all));
+}
+
 std::optional<bool> Prices::is_served(const Plan& plan, const Work& work,
                                       const PerStage& cards) const {
   const auto place = place_of(plan, work);

@@ -58,6 +58,8 @@ class Prices {
 
   // The smallest cards on which the step runs. std::nullopt if this form of a step was not priced.
   [[nodiscard]] std::optional<PerStage> needed(const Plan& plan, const Work& work) const;
+  // What it reserves on cards with room to spare, whose caches are never emptied: a little more.
+  [[nodiscard]] std::optional<PerStage> peaks(const Plan& plan, const Work& work) const;
   // Whether cards of this size serve the step: they have the needed memory. So a larger card never
   // serves less, although an allocator may be luckier on a smaller one.
   [[nodiscard]] std::optional<bool> is_served(const Plan& plan, const Work& work,

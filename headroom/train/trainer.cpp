@@ -108,8 +108,9 @@ void Trainer::State::say_epoch(std::int64_t epoch) {
 }
 
 void Trainer::State::say_memory(const std::string& prefix) const {
-  for (const auto& [rank, now] : memory_now())
-    say(memory::log_gpu_memory_stats(prefix, now.device));
+  std::vector<c10::Device> devices;
+  for (const auto& [rank, now] : memory_now()) devices.push_back(now.device);
+  if (!devices.empty()) say(memory::log_gpu_memory_stats(prefix, devices));
 }
 
 // ---- Before the first step ----
@@ -177,6 +178,13 @@ Tensors Trainer::State::next_batch() {
   return batches_.next();
 }
 
+// A rank that trains nothing has none.
+double Trainer::State::learning_rate() {
+  for (std::size_t rank = 0; rank < step.devices().size(); ++rank)
+    if (const auto rate = step.optimizer(rank).learning_rate()) return *rate;
+  return 0;
+}
+
 void Trainer::State::after_step(const Committed& done, double seconds) {
   begin_files();
   if (checkpoints_) checkpoints_->look();
@@ -188,7 +196,7 @@ void Trainer::State::after_step(const Committed& done, double seconds) {
   const std::int64_t left = steps_in_all_ - done.step;
   const Progress progress{.committed = done,
                           .loss = training_.loss,
-                          .learning_rate = step.optimizer().learning_rate().value_or(0),
+                          .learning_rate = learning_rate(),
                           .step = done.step,
                           .steps = steps_in_all_,
                           .epoch = (done.step - 1) / batches_.per_epoch + 1,

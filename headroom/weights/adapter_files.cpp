@@ -101,7 +101,7 @@ nn::Lora load_adapter(torch::nn::Module& model, const std::filesystem::path& fol
   AdapterTensors stored(folder / kWeights);
   const std::vector<nn::LoraLayer> layers =
       detail::layers_of(config, nn::lora_layers(model), stored.linear_layers());
-  if (layers.empty())
+  if (layers.empty() && !options.is_part)
     throw InputError(expectation("load_adapter",
                                  "target_modules in " + config.source + " that the model has",
                                  "none of them"));
@@ -122,7 +122,7 @@ nn::Lora load_adapter(torch::nn::Module& model, const std::filesystem::path& fol
       bases.emplace_back(&stored.use(kBefore + parameter.key(), parameter->sizes()), *parameter);
       whole.push_back(*parameter);
     }
-  stored.refuse_unused();
+  if (!options.is_part) stored.refuse_unused();
   nn::Lora lora = nn::add_lora_to(model, layers,
                                   {.rank = config.rank,
                                    .alpha = config.alpha,

@@ -44,6 +44,9 @@ void save_adapter(const nn::Lora& lora, const std::filesystem::path& folder,
 struct LoadAdapterOptions {
   // Adapters of half-precision weights are float32, as in nn::LoraOptions.
   bool float32 = true;
+  // The module is some of the model's layers (models::Settings::part): adapters of other layers are
+  // left where they are.
+  bool is_part = false;
 };
 
 // Adds the adapters that the folder describes, with their weights. The model is frozen and the

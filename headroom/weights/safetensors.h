@@ -109,10 +109,20 @@ struct SaveOptions {
 // Saves into a folder, which is created if needed, or into one file if the path ends in
 // .safetensors. Old files stay until all new ones are on disk; then the folder's former weights are
 // removed. Throws WriteError.
-void save(models::Model& model, const std::filesystem::path& path, const SaveOptions& options = {});
+// A model is one, or its parts (models::Settings::part) in their order: the files are of the whole.
+void save(const std::vector<models::Model*>& parts, const std::filesystem::path& path,
+          const SaveOptions& options = {});
+inline void save(models::Model& model, const std::filesystem::path& path,
+                 const SaveOptions& options = {}) {
+  save(std::vector{&model}, path, options);
+}
 
 // What the config.json beside saved weights needs as `quantization_config`, as JSON: with it
 // transformers opens them. std::nullopt for a model that is not quantised.
-[[nodiscard]] std::optional<std::string> quantisation_config(models::Model& model);
+[[nodiscard]] std::optional<std::string> quantisation_config(
+    const std::vector<models::Model*>& parts);
+[[nodiscard]] inline std::optional<std::string> quantisation_config(models::Model& model) {
+  return quantisation_config(std::vector{&model});
+}
 
 }  // namespace headroom::weights

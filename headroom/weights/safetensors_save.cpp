@@ -7,6 +7,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <regex>
+#include <set>
 #include <system_error>
 
 #include "headroom/base/error.h"
@@ -160,22 +161,33 @@ const Place* first_packed(const State& state) {
   return nullptr;
 }
 
+// A weight that several parts have is there once.
+State state_of(const std::vector<models::Model*>& parts) {
+  State all;
+  std::set<std::string> names;
+  for (models::Model* const part : parts)
+    for (Place& place : detail::state_of(*part).tensors)
+      if (names.insert(place.name).second) all.tensors.push_back(std::move(place));
+  return all;
+}
+
 }  // namespace
 
-void save(models::Model& model, const fs::path& path, const SaveOptions& options) {
-  const NamedTensors tensors = tensors_of(detail::state_of(model));
+void save(const std::vector<models::Model*>& parts, const fs::path& path,
+          const SaveOptions& options) {
+  const NamedTensors tensors = tensors_of(state_of(parts));
   if (path.extension() == ".safetensors") return detail::write_safetensors(path, tensors)->commit();
   detail::make_folder(path);
   save_shards(path, shards_of(tensors, options.shard));
 }
 
-std::optional<std::string> quantisation_config(models::Model& model) {
-  const State state = detail::state_of(model);
+std::optional<std::string> quantisation_config(const std::vector<models::Model*>& parts) {
+  const State state = state_of(parts);
   const Place* const first = first_packed(state);
   if (first == nullptr) return {};
   const bool is_4_bit = nn::packed_of(first->parameter)->format == kernels::Format::nf4;
   Json left_out = Json::array();
-  add_left_out(model.module(), "", left_out);
+  for (models::Model* const part : parts) add_left_out(part->module(), "", left_out);
   Json config{{"quant_method", "bitsandbytes"},
               {"load_in_4bit", is_4_bit},
               {"load_in_8bit", !is_4_bit},

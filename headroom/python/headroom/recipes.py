@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Union
+from typing import Any, Sequence, Union
 
 import torch
 
@@ -48,7 +48,8 @@ def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def recipe(*settings: str, device: Union[str, torch.device] = "cpu", **keys: Any) -> Recipe:
+def recipe(*settings: str, device: Union[str, torch.device, Sequence[Union[str, torch.device]]] = "cpu",
+           **keys: Any) -> Recipe:
     """Makes what `headroom train` trains with these keys (`headroom train --help-keys`).
 
         recipe = headroom.recipe("model.config=gpt2", model="lora", dataset="tokens", data_dir="books", device="cuda:0")
@@ -56,6 +57,8 @@ def recipe(*settings: str, device: Union[str, torch.device] = "cpu", **keys: Any
             print(recipe.step())
         recipe.save("adapter")
 
-    The weights are those of the command with the same keys after as many steps, to the bit."""
+    The weights are those of the command with the same keys after as many steps, to the bit. With replicas=2 or
+    stages=2 `device` is a list: the stages of the first replica, then those of the second."""
     words = [*settings, *(f"{key}={_text(value)}" for key, value in keys.items())]
-    return Recipe(_engine.Training(words, str(device)))
+    devices = [device] if isinstance(device, (str, torch.device)) else device
+    return Recipe(_engine.Training(words, [str(one) for one in devices]))

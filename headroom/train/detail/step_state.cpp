@@ -50,6 +50,11 @@ Step::State::State(Team team, const StepOptions& given)
   std::erase_if(able.techniques, [&](const std::string& name) { return !ranks.can(name); });
   able.allocator = able.allocator && !is_on_cpu();
   if (ranks.size() > 1) able.elsewhere = nullptr;
+  if (const int replicas = ranks.layout().replicas; able.host_memory && replicas > 1)
+    able.host_memory = [this, replicas]() -> std::optional<Bytes> {  // they share the host
+      const auto all = options_.ladder.host_memory();
+      return all ? std::optional(Bytes{all->count / replicas}) : std::nullopt;
+    };
   if (able.elsewhere)
     able.elsewhere = [this] {
       std::vector<Elsewhere> others = options_.ladder.elsewhere();
@@ -101,10 +106,8 @@ void Step::State::price(const Tensors& batch) {
 
 // ---- Memory now ----
 
-// Of the rank with the most rows.
 std::int64_t Step::State::rows_of_rank(std::int64_t rows) const {
-  const int replicas = ranks.layout().replicas;
-  return (rows + replicas - 1) / replicas;
+  return ranks.layout().rows_of_largest(rows);
 }
 
 Work Step::State::work_of(const Tensors& batch) const {
@@ -173,6 +176,7 @@ Failure Step::State::failure_of(const oom::Judgement& judgement, const Work& wor
           .free = free,
           .cached = judgement.cached,
           .card = usable(),
+          .rank = ranks.failed(),
           .stage = stage_of(ranks.failed())};
 }
 

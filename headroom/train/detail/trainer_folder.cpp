@@ -21,6 +21,10 @@ void Trainer::State::take_folder() {
                        detail::RunCheckpoints::Hears{saved, [this](auto line) { say(line); }});
 }
 
+static Json to_json(const parallel::Layout& layout) {
+  return {{"replicas", layout.replicas}, {"stages", layout.stages}};
+}
+
 void Trainer::State::restore(const FoundCheckpoint& found) {
   const Json more = parse_json(found.more, (found.folder / "state.json").string());
   position_ = more.at("position").get<std::string>();
@@ -38,6 +42,9 @@ void Trainer::State::restore(const FoundCheckpoint& found) {
   std::erase_if(plan.techniques, [&](const std::string& name) {
     return name != detail::kOffload && !step.objective().techniques.contains(name);
   });
+  // Parts suit the number of stages that wait for each other.
+  const Json layout = more.value("layout", to_json(parallel::Layout()));
+  if (layout != to_json(step.layout())) plan.micro_batch = options_.step.plan.micro_batch;
   step.set_plan(plan);
   for (const std::string& refused : found.refused) say("not used: " + refused);
   if (!found.same_optimizer)
@@ -54,7 +61,8 @@ std::string Trainer::State::place() const {
                   {"loss", training_.loss},
                   {"evaluation", training_.evaluation ? to_json(*training_.evaluation) : Json()},
                   {"best", training_.best ? to_json(*training_.best) : Json()},
-                  {"worse", worse_}});
+                  {"worse", worse_},
+                  {"layout", to_json(step.layout())}});
 }
 
 // Not before there is something to write: a failure before the first commit leaves an earlier run

@@ -41,6 +41,7 @@ class Trainer::State {
   void one_step();
   [[nodiscard]] Tensors next_batch();
   void after_step(const Committed& done, double seconds);
+  [[nodiscard]] double learning_rate();
   void watch_memory(std::int64_t number);
   void trim(const memory::GpuMemoryStats& now, std::int64_t number);
   void shrink();

@@ -53,9 +53,11 @@ Transaction::Transaction(torch::nn::Module& module, optim::Optimizer& optimizer,
   lasting_ = keeping_what_lasts({}, options.plan);
   if (!is_split()) check_trained(optimizer, module.parameters());
   if (options.scaling) scaler_.emplace(*options.scaling);
-  if (optimizer.parameters().empty())
+  const Tensors places =
+      optimizer.parameters().empty() ? all_of({&module}) : optimizer.parameters();
+  if (places.empty())
     throw UsageError(expectation("Step", "parameters in each stage", "one without"));
-  home_ = device_ = optimizer.parameters().front().device();
+  home_ = device_ = places.front().device();
   check_place();
   if (!is_alone() && !optimizer.can_commit())
     throw UsageError(expectation("Step",
@@ -75,7 +77,7 @@ void Transaction::meet_others(std::optional<std::vector<Tensors>> given) {
   if (ranks.replicas.size() > 1) {
     Tensors summed = optimizer_.parameters();
     for (const Tensor& copy : ties_.copies()) summed.push_back(copy);
-    reducer_.emplace(summed, ranks.replicas);
+    if (!summed.empty()) reducer_.emplace(summed, ranks.replicas);
   }
   const int stage = ranks.stages.rank();
   if (stage > 0)
@@ -140,11 +142,13 @@ void Transaction::follow(const Plan& plan) {
     memory::memory_of(device_).change_settings(plan.allocator);
   if (objective_.follow) objective_.follow(plan);
   offload_.reset();
+  std::optional<Bytes> host;  // all ranks share it
+  if (const auto all = is_dry_ ? std::nullopt : host_memory_to_use())
+    host = Bytes{all->count / place_.ranks.all.size()};
   if (plan.has(kOffload))
-    offload_.emplace(all_of(modules_),
-                     nn::OffloadOptions{.budget = is_dry_ ? std::nullopt : host_memory_to_use(),
-                                        .pinned = device_.is_cuda(),
-                                        .copies = !is_dry_});
+    offload_.emplace(
+        all_of(modules_),
+        nn::OffloadOptions{.budget = host, .pinned = device_.is_cuda(), .copies = !is_dry_});
   followed_ = plan;
 }
 
@@ -172,7 +176,7 @@ std::vector<c10::Device> Transaction::own_devices() const {
 void Transaction::prepare() {
   if (kept_) return;
   optimizer_.reserve();
-  if (scaler_) scaler_->reserve(optimizer_);
+  if (scaler_) scaler_->reserve(optimizer_, device_);
   if (reducer_) reducer_->reserve();
   ties_.reserve();
   const auto number = at::TensorOptions(device_).dtype(at::kDouble);
@@ -234,11 +238,11 @@ void Transaction::drop_gradients() {
 
 // The gradients, and what the forward passes left in buffers, of all replicas.
 void Transaction::add_up(const Tensors& batch, FirstFailure& failure) {
-  if (!reducer_) return ties_.add_up(failure);
-  const std::int64_t last =
-      std::min<std::int64_t>(rows_in(batch), place_.ranks.replicas.size()) - 1;
-  failure.always([&] { reducer_->finish(!failure); });
-  failure.always([&] { kept_->buffers.add_up(!failure, static_cast<int>(last)); });
+  const int replicas = place_.ranks.replicas.size();
+  const std::int64_t last = std::min<std::int64_t>(rows_in(batch), replicas) - 1;
+  if (reducer_) failure.always([&] { reducer_->finish(!failure); });
+  if (replicas > 1)
+    failure.always([&] { kept_->buffers.add_up(!failure, static_cast<int>(last)); });
   ties_.add_up(failure);
 }
 
@@ -250,11 +254,15 @@ void Transaction::share_numbers(const Tensor& norm, bool ok) {
   const bool splits = place_.ranks.stages.size() > 1,
              counts = ok && splits && place_.ranks.replicas.rank() == 0;
   const auto number = [&](std::int64_t i) { return kept_->shared.select(0, i); };
-  kept_->shared.zero_();
-  if (ok) number(0).copy_(kept_->loss);
-  if (counts && scaler_) number(1).copy_(scaler_->not_finite(optimizer_));
-  if (counts && norm.defined()) number(2).copy_(norm).square_();
-  place_.ranks.all.sum(kept_->shared);
+  FirstFailure failure;
+  failure.then([&] {
+    kept_->shared.zero_();
+    if (ok) number(0).copy_(kept_->loss);
+    if (counts && scaler_) number(1).copy_(scaler_->not_finite(optimizer_));
+    if (counts && norm.defined()) number(2).copy_(norm).square_();
+  });
+  failure.always([&] { place_.ranks.all.sum(kept_->shared); });
+  failure.rethrow();
   kept_->loss.copy_(number(0));
   if (!ok || !splits) return;
   if (scaler_) scaler_->not_finite(optimizer_).copy_(number(1).clamp_max_(1));
