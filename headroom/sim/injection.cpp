@@ -6,6 +6,7 @@
 
 #include "headroom/base/error.h"
 #include "headroom/base/text.h"
+#include "headroom/gpu/simulated.h"
 
 namespace headroom::sim {
 namespace {
@@ -37,11 +38,13 @@ void check_share(double share) {
 
 // ---- Parsing ----
 
+constexpr std::string_view kOnCard = ":card=";
+
 [[noreturn]] void refuse(std::string_view text) {
   throw UsageError(expectation("inject",
                                "oom@K, oom@K:lasting, oom@K:every=N, oom@step=S, "
                                "oom@step=S:phase=data|forward|backward|optimizer|"
-                               "eval or neighbour@step=S:30%",
+                               "eval or neighbour@step=S:30%, each with :card=N for one card",
                                text, "oom@100"));
 }
 
@@ -222,8 +225,14 @@ Injector noted(Injector injector, Happened happened) {
 }
 
 Injector parse_injection(std::string_view text, Lift lift) {
-  if (const auto injector = read_injection(trim(text), lift)) return *injector;
-  refuse(text);
+  const std::string_view whole = trim(text);
+  const std::size_t at = whole.rfind(kOnCard);
+  const auto injector = read_injection(whole.substr(0, at), lift);
+  if (!injector) refuse(text);
+  if (at == std::string_view::npos) return *injector;
+  const auto card = number_in(whole.substr(at + kOnCard.size()), 0);
+  if (!card || *card >= gpu::kMostSimulatedCards) refuse(text);
+  return on_card(static_cast<int>(*card), *injector);
 }
 
 // ---- Installing ----

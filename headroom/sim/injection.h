@@ -83,7 +83,8 @@ class Happened {
 
 // "oom@K", "oom@K:lasting", "oom@K:every=N", "oom@step=S", "oom@step=S:phase=backward",
 // "neighbour@step=S:30%". Refuses the first request of a step (or of its phase); a neighbour comes
-// with the step and stays. Throws UsageError.
+// with the step and stays. With ":card=1" at the end it counts and disturbs the requests of that
+// card alone. Throws UsageError.
 [[nodiscard]] Injector parse_injection(std::string_view text, Lift lift = {});
 
 // ---- Installing ----

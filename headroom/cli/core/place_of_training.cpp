@@ -1,7 +1,11 @@
 #include "headroom/cli/core/place_of_training.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <utility>
 
@@ -15,6 +19,7 @@
 #include "headroom/lease/ledger.h"
 #include "headroom/machine/cards_to_fill.h"
 #include "headroom/machine/look.h"
+#include "headroom/model/shapes.h"
 #include "headroom/supervise/allowance.h"
 #include "headroom/supervise/place_search.h"
 
@@ -27,13 +32,15 @@ namespace {
 // such gaps.
 constexpr Bytes kHalfEmpty{40LL << 20};
 
-// std::nullopt if no card reports its size.
-std::optional<Bytes> largest_when_empty(const gpu::Machine& machine) {
-  std::optional<Bytes> largest;
+// Of the cards that a run takes, the largest of the machine, the smallest. std::nullopt if too few
+// report their size.
+std::optional<Bytes> least_when_empty(const gpu::Machine& machine, int count) {
+  std::vector<Bytes> sizes;
   for (const gpu::Card& card : machine.cards)
-    if (card.memory && !card.mig_enabled)
-      largest = std::max(largest.value_or(Bytes{}), lease::usable_when_empty(card));
-  return largest;
+    if (card.memory && !card.mig_enabled) sizes.push_back(lease::usable_when_empty(card));
+  if (sizes.size() < static_cast<std::size_t>(count)) return {};
+  std::sort(sizes.begin(), sizes.end(), std::greater<>());
+  return sizes[static_cast<std::size_t>(count) - 1];
 }
 
 const gpu::DeviceProfile* chip_of(const gpu::Machine& machine) {
@@ -42,14 +49,28 @@ const gpu::DeviceProfile* chip_of(const gpu::Machine& machine) {
   return nullptr;
 }
 
+// The share of the model on the card that has the most layers; embeddings and head count as one
+// each.
+double largest_share(const config::Training& training) {
+  const config::Sharing& sharing = training.sharing;
+  if (sharing.stages == 1) return 1;
+  const auto layers = static_cast<double>(model::layer_count(training.model.config));
+  const double most = sharing.split.empty() ? std::ceil(layers / sharing.stages)
+                                            : static_cast<double>(std::ranges::max(sharing.split));
+  return (most + 1) / (layers + 2);
+}
+
 // The memory that the run needs on a card: that of its step by formula, plus a tenth for the
-// formula's errors.
-Bytes memory_needed(const config::Training& training, std::int64_t batch,
+// formula's errors. As many parts wait on the first stage as there are stages, with the activations
+// of its layers: those of one part in all layers.
+Bytes memory_needed(const config::Training& training, std::int64_t rows,
                     const gpu::DeviceProfile* profile) {
   model::Settings settings = training.settings;
-  settings.batch = std::min(settings.batch, batch);
-  const Bytes process = forecast::forecast_of(training.model.config, settings, profile).process;
-  return Bytes{process.count + process.count / 10};
+  settings.batch = std::min(training.micro_batch(), rows);
+  const forecast::Forecast whole = forecast::forecast_of(training.model.config, settings, profile);
+  const Bytes context = whole.process - whole.reserved;
+  const double own = largest_share(training) * static_cast<double>(whole.reserved.count);
+  return Bytes{std::llround(1.1 * (own + static_cast<double>(context.count)))};
 }
 
 // The memory that `min_gpu_memory_mb` asks for. Its default is for runs of unknown need, and the
@@ -67,8 +88,8 @@ supervise::PlaceAnswer find_place(const config::Training& training,
   const config::Resolved& config = training.config;
   const Bytes asked = least_asked_for(config);
   const gpu::Machine machine = search.fresh();
-  const auto needed = [&](const char* batch) {
-    return memory_needed(training, config.whole(batch), chip_of(machine));
+  const auto needed = [&](const char* rows) {
+    return memory_needed(training, config.whole(rows), chip_of(machine));
   };
   const Bytes all = std::max(asked, needed("batch_size") + kHalfEmpty);
   const Seconds timeout(config.yes("wait_for_gpu") ? 60 * config.number("gpu_wait_timeout_minutes")
@@ -78,7 +99,8 @@ supervise::PlaceAnswer find_place(const config::Training& training,
   supervise::PlaceAnswer answer = search.find({.need = all});
   if (answer.place || answer.outcome == supervise::Outcome::cancelled) return answer;
   Bytes least = needed("min_batch_size");
-  if (const auto largest = largest_when_empty(machine)) least = std::min(least, *largest);
+  if (const auto most = least_when_empty(machine, training.sharing.cards()))
+    least = std::min(least, *most);
   least = std::max(asked, least);
   const bool may_shrink = config.yes("auto_batch_size") && least < all;
   answer =
@@ -96,7 +118,7 @@ supervise::Orders orders_of(const config::Training& training, const gpu::Devices
   supervise::Orders orders;
   orders.command = {"headroom", "train", training.job()};
   orders.devices = devices;
-  orders.count = 1;
+  orders.count = training.sharing.cards();
   if (!config.yes("auto_device")) orders.order = gpu::Order::index;
   orders.wait_interval = Seconds(config.number("gpu_check_interval_seconds"));
   return orders;
@@ -136,28 +158,57 @@ Bytes context_on(const gpu::Card& card) {
   return profile == nullptr ? Bytes{} : profile->context.value_or(Bytes{});
 }
 
-// A simulated box with this card alone, and nothing on it.
-gpu::Devices alone_and_empty(const gpu::Card& card, const gpu::Devices& devices) {
+// The card as a simulated box has it, with nothing on it.
+std::string empty_one(const gpu::Card& card, const gpu::Devices& devices) {
   if (devices.kind != gpu::Devices::Kind::simulated) {
     const Bytes room = lease::usable_when_empty(card) - context_on(card);
-    return gpu::parse_devices("sim:1x" + std::to_string(room.count >> 20) + "MiB");
+    return "1x" + std::to_string(room.count >> 20) + "MiB";
   }
   const gpu::SimulatedCard& own = devices.box.cards.at(static_cast<std::size_t>(card.index));
   const bool is_of_catalogue = gpu::find_card(own.name) != nullptr;
-  return gpu::parse_devices("sim:1x" +
-                            (is_of_catalogue ? own.name : std::to_string(own.total.count)));
+  return "1x" + (is_of_catalogue ? own.name : std::to_string(own.total.count));
+}
+
+// "4 cards for replicas=2 stages=2"
+std::string cards_wanted(const config::Sharing& sharing) {
+  return fmt::format("{} for replicas={} stages={}", counted(sharing.cards(), "card"),
+                     sharing.replicas, sharing.stages);
+}
+
+// As --gpus lists them, or a box has them: `split` names the layers of each.
+void put_in_order(std::vector<gpu::Selection::Pick>& picked, const gpu::Machine& machine) {
+  const auto place_of = [&](const gpu::Card& card) {
+    return std::find_if(machine.cards.begin(), machine.cards.end(),
+                        [&](const gpu::Card& one) { return one.uuid == card.uuid; }) -
+           machine.cards.begin();
+  };
+  std::stable_sort(picked.begin(), picked.end(), [&](const auto& one, const auto& other) {
+    return place_of(one.card) < place_of(other.card);
+  });
 }
 
 }  // namespace
 
 std::optional<RunPlace> take_place(const config::Training& training, const gpu::Devices& devices) {
   const config::Resolved& config = training.config;
-  if (devices.kind == gpu::Devices::Kind::cpu) return {};
+  const int count = training.sharing.cards();
+  const auto too_few = [&](const std::string& received) {
+    throw UsageError(expectation("--gpus", cards_wanted(training.sharing), received,
+                                 fmt::format("--gpus sim:{}x24GiB", count)));
+  };
+  if (devices.kind == gpu::Devices::Kind::cpu) {
+    if (count > 1) too_few("the CPU");
+    return {};
+  }
   const bool is_private = devices.kind == gpu::Devices::Kind::simulated && devices.box.name.empty();
   if (is_private) {
-    const auto number = static_cast<std::size_t>(config.number_in("device").value_or(0));
-    const bool is_there = number < devices.box.cards.size();  // not in the box of a dry run
-    return RunPlace{is_there ? static_cast<int>(number) : 0, uuids_of_box(devices.box)};
+    const auto there = static_cast<int>(devices.box.cards.size());
+    if (count > there) too_few(std::to_string(there));
+    RunPlace place{{}, uuids_of_box(devices.box)};
+    const auto number = static_cast<int>(config.number_in("device").value_or(0));
+    const int first = number < there ? number : 0;  // the box of a dry run has fewer
+    for (int i = 0; i < count; ++i) place.cards.push_back(first + i);
+    return place;
   }
   ProgressLine line(30);
   supervise::Listener listener;
@@ -178,25 +229,41 @@ std::optional<RunPlace> take_place(const config::Training& training, const gpu::
   line.clear();
   if (answer.outcome == supervise::Outcome::cancelled && !answer.place) std::exit(answer.exit_code);
   if (answer.place) {
-    const gpu::Card& card = answer.place->cards.front().card;
+    std::vector<gpu::Selection::Pick>& picked = answer.place->cards;
+    if (devices.kind != gpu::Devices::Kind::automatic) put_in_order(picked, search->fresh());
+    for (const auto& [each, usable] : picked)
+      if (count > 1 && each.slice)
+        throw UnavailableError(expectation("--gpus", cards_wanted(training.sharing),
+                                           "slices of cards, of which CUDA gives a process one",
+                                           "--gpus with the numbers of whole cards"));
+    const gpu::Card& card = picked.front().card;
     set_environment(supervise::environment_of(*answer.place, devices, card.slice.has_value()));
-    RunPlace place{card.index, {to_string(card.uuid)}};
+    RunPlace place;
+    for (const auto& [each, usable] : picked) {
+      place.cards.push_back(card.simulated ? each.index : static_cast<int>(place.cards.size()));
+      place.uuids.push_back(to_string(each.uuid));
+    }
     if (answer.place->lease) place.lease = answer.place->lease->descriptor();
     if (card.simulated) place.uuids = uuids_of_box(devices.box);
-    if (config.yes("auto_device") && !search->is_inside_lease()) show_others(card, *search, place);
+    const bool may_move = count == 1 && config.yes("auto_device") && !search->is_inside_lease();
+    if (may_move) show_others(card, *search, place);
     return place;
   }
-  if (config.yes("allow_cpu")) {
+  if (config.yes("allow_cpu") && count == 1) {
     listener.tell(answer.sentence + "; training on the CPU instead");
     return {};
   }
   if (answer.outcome == supervise::Outcome::no_cards)
-    throw UnavailableError(answer.sentence + ", or allow_cpu=true");
+    throw UnavailableError(answer.sentence + (count == 1 ? ", or allow_cpu=true" : ""));
+  const auto there = static_cast<int>(search->fresh().cards.size());
+  if (there < count)
+    throw UnavailableError(
+        expectation("--gpus", cards_wanted(training.sharing), std::to_string(there)));
   const bool may_wait = answer.waiting_helps && !config.yes("wait_for_gpu");
   throw BusyError(answer.sentence + (may_wait ? "; try wait_for_gpu=true" : ""));
 }
 
-DryPlace dry_place(const gpu::Devices& devices, const config::Resolved& config) {
+DryPlace dry_place(const gpu::Devices& devices, const config::Training& training) {
   const bool is_simulated = devices.kind == gpu::Devices::Kind::simulated;
   if (devices.kind == gpu::Devices::Kind::cpu || (is_simulated && devices.box.name.empty()))
     return {devices, {}};
@@ -204,24 +271,35 @@ DryPlace dry_place(const gpu::Devices& devices, const config::Resolved& config) 
   const gpu::Machine machine =
       gpu::narrowed(look.machine, devices, gpu::CudaEnvironment::current());
   auto outer = supervise::Allowance::find(devices, {});
-  const gpu::Card* best = nullptr;
-  Bytes usable;
-  for (const gpu::Card& card : machine.cards) {
-    if (!card.memory || card.mig_enabled) continue;
-    const Bytes now =
-        outer ? outer->on(card.uuid, {}).most : gpu::usable_now(card).value_or(Bytes{});
-    if (best != nullptr && now <= usable) continue;
-    best = &card;
-    usable = now;
+  std::vector<std::pair<Bytes, const gpu::Card*>> cards;
+  for (const gpu::Card& card : machine.cards)
+    if (card.memory && !card.mig_enabled && !(card.slice && training.sharing.cards() > 1))
+      cards.emplace_back(
+          outer ? outer->on(card.uuid, {}).most : gpu::usable_now(card).value_or(Bytes{}), &card);
+  std::stable_sort(cards.begin(), cards.end(),
+                   [](const auto& one, const auto& other) { return one.first > other.first; });
+  const auto count = static_cast<std::size_t>(training.sharing.cards());
+  if (cards.size() >= count) {
+    cards.resize(count);
+    if (devices.kind != gpu::Devices::Kind::automatic)  // in the order of the machine
+      std::sort(cards.begin(), cards.end(),
+                [](const auto& one, const auto& other) { return one.second < other.second; });
+    std::vector<std::string> boxes;
+    for (std::size_t i = 0; i < count; ++i) boxes.push_back(empty_one(*cards[i].second, devices));
+    DryPlace place{gpu::parse_devices("sim:" + join(boxes, ",")), {}};
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto& [usable, card] = cards[i];
+      const Bytes context =
+          lease::usable_when_empty(*card) - gpu::room_of(place.devices.box.cards[i]);
+      place.usable.push_back(std::max(Bytes{}, usable - context));
+    }
+    return place;
   }
-  if (best != nullptr) {
-    gpu::Devices alone = alone_and_empty(*best, devices);
-    const Bytes context = lease::usable_when_empty(*best) - gpu::room_of(alone.box.cards.front());
-    return {std::move(alone), std::max(Bytes{}, usable - context)};
-  }
-  if (config.yes("allow_cpu")) return {gpu::parse_devices("cpu"), {}};
-  throw UnavailableError(
-      expectation("--gpus", "a card", "none", "--gpus sim:1x24GiB, or allow_cpu=true"));
+  if (training.config.yes("allow_cpu") && count == 1) return {gpu::parse_devices("cpu"), {}};
+  throw UnavailableError(expectation(
+      "--gpus", count == 1 ? "a card" : cards_wanted(training.sharing),
+      cards.empty() ? "none" : std::to_string(cards.size()),
+      fmt::format("--gpus sim:{}x24GiB{}", count, count == 1 ? ", or allow_cpu=true" : "")));
 }
 
 }  // namespace headroom::cli

@@ -1,5 +1,5 @@
-// Where `headroom train` runs: a card with room for it, reserved by a lease in this process, which
-// the engine inherits; or for a dry run a card of the same kind without one.
+// Where `headroom train` runs: cards with room for it, reserved by a lease in this process, which
+// the engine inherits; or for a dry run cards of the same kind without one.
 #pragma once
 
 #include <optional>
@@ -12,28 +12,27 @@
 
 namespace headroom::cli {
 
-// The run's card, and the UUIDs of those that the engine sees, in its order.
+// The run's cards, a number each as the engine counts them, and the UUIDs of all that it sees.
 struct RunPlace {
-  int card = 0;
+  std::vector<int> cards;
   std::vector<std::string> uuids;
   std::optional<int> lease = {};  // its descriptor, if the run took one
 };
 
-// std::nullopt: the run is on the CPU. Throws BusyError if no card has room in time,
-// UnavailableError if there is none.
+// std::nullopt: the run is on the CPU. Throws BusyError if too few cards have room in time,
+// UnavailableError if there is none, UsageError if a simulated box has too few.
 [[nodiscard]] std::optional<RunPlace> take_place(const config::Training& training,
                                                  const gpu::Devices& devices);
 
-// The cards of a dry run, and the memory that a run could use on one now; std::nullopt means all of
-// it.
+// The cards of a dry run, and the memory that a run could use on each now; none means all of it.
 struct DryPlace {
   gpu::Devices devices;
-  std::optional<Bytes> usable = {};
+  std::vector<Bytes> usable = {};
 };
 
-// Without a lease and without waiting: of shared cards the one with the most usable memory, as an
-// empty one of its kind. A plan has to fit into the memory that a run could use on it now. Throws
+// Without a lease and without waiting: of shared cards those with the most usable memory, as empty
+// ones of their kind. A plan has to fit into the memory that a run could use on them now. Throws
 // UnavailableError.
-[[nodiscard]] DryPlace dry_place(const gpu::Devices& devices, const config::Resolved& config);
+[[nodiscard]] DryPlace dry_place(const gpu::Devices& devices, const config::Training& training);
 
 }  // namespace headroom::cli

@@ -91,6 +91,11 @@ std::vector<Unused> unused_keys(const config::Training& training) {
        !config.yes("wait_for_gpu"),
        "wait_for_gpu=true",
        "wait_for_gpu=false"},
+      {{"allow_cpu"},
+       training.sharing.cards() > 1,
+       "a run on one card",
+       counted(training.sharing.cards(), "card")},
+      {{"pipeline"}, training.sharing.stages == 1, "stages=2 or more", "stages=1"},
   };
 }
 

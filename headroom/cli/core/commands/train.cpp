@@ -93,6 +93,12 @@ void check_places(const TrainOptions& options, const config::Resolved& config) {
   if (::access(out.c_str(), W_OK) != 0) throw WriteError(write_failure(config.text("out"), errno));
 }
 
+std::vector<std::int64_t> counts_of(const std::vector<Bytes>& sizes) {
+  std::vector<std::int64_t> counts;
+  for (const Bytes size : sizes) counts.push_back(size.count);
+  return counts;
+}
+
 // ---- The command ----
 
 ExitCode run_train(const TrainOptions& options) {
@@ -122,7 +128,7 @@ ExitCode run_train(const TrainOptions& options) {
       config.text("dataset") == "synthetic" || fs::exists(config.text("data_dir"));
   // The engine describes the files expected in that folder, and needs no card for that.
   DryPlace dry{devices};
-  if (options.dry_run) dry = dry_place(devices, config);
+  if (options.dry_run) dry = dry_place(devices, config::Training(config));
   const auto place = has_data ? take_place(config::Training(config), dry.devices) : std::nullopt;
   const Json request{
       {"config", config.given()},
@@ -131,10 +137,10 @@ ExitCode run_train(const TrainOptions& options) {
       {"gpus", !place                     ? "cpu"
                : dry.devices.text.empty() ? "auto"
                                           : dry.devices.text},
-      {"card", place ? Json(place->card) : Json()},
+      {"cards", place ? place->cards : std::vector<int>{}},  // none: the CPU
       {"uuids", place ? place->uuids : std::vector<std::string>{}},
       {"lease", place ? or_null(place->lease) : Json()},
-      {"usable_bytes", dry.usable ? Json(dry.usable->count) : Json()},
+      {"usable_bytes", counts_of(dry.usable)},
       {"resume", options.resume},
       {"dry_run", options.dry_run},
       {"eval_only", options.eval_only},
@@ -157,10 +163,15 @@ void add_train(Registry& registry) {
       "      data_dir=data/books seq=1024 steps=2000 save_every=200\n"
       "  headroom train --resume out=headroom-run\n"
       "  headroom train model=gpt-tiny dataset=synthetic steps=50 --gpus sim:1x1GiB\n"
+      "  headroom train model=full model.config=gpt-neox-20b dtype=bfloat16 stages=8 \\\n"
+      "      dataset=tokens data_dir=data/books\n"
       "  headroom train --help-keys\n\n"
       "A key=value overrides the file, which overrides the preset. When a batch does not fit, the\n"
       "step runs in smaller parts, with checkpointing, or with activations in host memory: the\n"
-      "effective batch and the result stay the same. Ctrl-C finishes the step and saves;\n"
+      "effective batch and the result stay the same. replicas= and stages= train on several "
+      "cards:\n"
+      "copies of the model, and models that no single card holds. Ctrl-C finishes the step and "
+      "saves;\n"
       "--resume goes on with the folder's settings, and --eval-only out=FOLDER evaluates its "
       "model.\n"
       "Exit: 0, 76 out of memory in every plan, 75 no room in time, 65 missing data or weights,\n"
@@ -176,7 +187,9 @@ void add_train(Registry& registry) {
                     "Resume from the newest valid checkpoint in `out`");
   command->add_flag("--dry-run", options->dry_run, "Show plan, memory and time; train nothing");
   command->add_flag("--eval-only", options->eval_only, "Evaluate; train nothing");
-  command->add_option("--trace", options->trace, "Write the run's memory events to this file");
+  command->add_option("--trace", options->trace,
+                      "Write the run's memory events to this file; on several cards, as with the "
+                      "next two, a file each: run.trace is run.cuda0.trace, run.cuda1.trace");
   command->add_option("--snapshot", options->snapshot,
                       "Write them as a snapshot for pytorch.org/memory_viz");
   command->add_option("--html", options->html,
@@ -185,7 +198,8 @@ void add_train(Registry& registry) {
       ->add_option("--inject", options->inject,
                    "For tests, on simulated cards: make an allocation fail, oom@K, oom@K:lasting, "
                    "oom@K:every=N, oom@step=S, oom@step=S:phase=P with P data, forward, backward, "
-                   "optimizer or eval, or neighbour@step=S:30%; repeat it for more")
+                   "optimizer or eval, or neighbour@step=S:30%; :card=N at the end means that card "
+                   "alone; repeat it for more")
       ->allow_extra_args(false);
   command->add_flag("--help-keys", options->help_keys, "List all keys with defaults");
   command->add_flag("--json", options->json, "Print one JSON document at the end");

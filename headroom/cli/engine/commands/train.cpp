@@ -83,19 +83,24 @@ class Run {
   void begin();
   void save_result(const train::Trained& done);
   [[nodiscard]] bool is_allowed_by_budget() {
-    return allows_budget(training_, data_.outputs, trainer_->step().device(), view_);
+    return allows_budget(training_, data_.outputs, made_, trainer_->step().devices(), view_);
   }
   void tell_of_injections();
   void know_memory();
   void take_known_plan();
   ExitCode show_plan();
+  [[nodiscard]] std::optional<train::PerStage> most_when_alone();
   [[nodiscard]] BesideOthers beside_others();
   ExitCode evaluate();
   ExitCode train();
   void tell_of_failure();
   void show_memory(const std::string& text) const { is_json_ ? print_error(text) : print(text); }
+  // The highest of all cards.
   [[nodiscard]] Bytes peak() {
-    return memory::get_gpu_memory_stats(trainer_->step().device()).max_allocated;
+    Bytes highest;
+    for (const c10::Device device : trainer_->step().devices())
+      highest = std::max(highest, memory::get_gpu_memory_stats(device).max_allocated);
+    return highest;
   }
 
   const Json& request_;
@@ -121,7 +126,7 @@ class Run {
 };
 
 void Run::make() {
-  data_ = recipe::data_of(training_, machine_.own.is_cuda());
+  data_ = recipe::data_of(training_, machine_.own.front().is_cuda());
   view_.say(data_.words);
   effective_batch_ = data_.train->options().batch_size;
   made_ = model_where_it_fits(machine_, training_, data_.outputs, !goes_on_, view_, story_.before,
@@ -131,9 +136,8 @@ void Run::make() {
   view_.say(made_.words);
   std::optional<train::Batches> evaluation;
   if (data_.evaluation) evaluation = recipe::batches_of(data_.evaluation, training_);
-  trainer_.emplace(made_.model->module(), *made_.optimizer,
-                   recipe::objective_of(training_, made_.model),
-                   recipe::batches_of(data_.train, training_), options(), std::move(evaluation));
+  trainer_.emplace(recipe::team_of(training_, made_), recipe::batches_of(data_.train, training_),
+                   options(), std::move(evaluation));
   const auto usable = trainer_->step().usable();
   setup_ =
       setup_of(training_, machine_.own, usable ? std::optional(usable->least()) : std::nullopt);
@@ -142,11 +146,11 @@ void Run::make() {
 train::TrainerOptions Run::options() {
   const std::int64_t steps = recipe::steps_of(config_, *data_.train);
   train::TrainerOptions options = trainer_options_of(request_, config_, steps);
-  step_options_ = recipe::step_options_of(config_, steps);
+  step_options_ = recipe::step_options_of(training_, steps);
   if (!made_.quantised.empty()) step_options_.plan.techniques.insert(made_.quantised);
   step_options_.ladder.elsewhere = [this] { return machine_.others(config_); };
   machine_.share.guide(step_options_, options.evaluation,
-                       [this] { return trainer_ ? trainer_->step().device() : machine_.own; });
+                       [this] { return trainer_ ? trainer_->step().devices() : machine_.own; });
   if (config_.yes("wait_for_gpu"))
     step_options_.wait_for_memory = [this](const train::Failure&) {
       return wait_for_memory(beside_others());
@@ -155,13 +159,13 @@ train::TrainerOptions Run::options() {
   options.listener = {.on_step =
                           [this](const train::Progress& now) {
                             settings_.save(*folder_);
-                            if (now.step == 1 && machine_.own.is_cpu())
+                            if (now.step == 1 && machine_.is_cpu())
                               view_.say("on the CPU the whole run takes about " +
                                         duration_text(Seconds(now.seconds_left)));
                             losses_.hear(now.loss);
                             view_.show(now, peak());
                             if (const auto news = machine_.share.news()) view_.say(*news);
-                            status_->on_device(trainer_->step().device());
+                            status_->on_devices(trainer_->step().devices());
                             status_->show(now, effective_batch_);
                           },
                       .on_event =
@@ -198,7 +202,7 @@ void Run::know_memory() {
 
 // A run with injected failures neither uses remembered plans nor adds to them.
 void Run::take_known_plan() {
-  if (config_.is_given("plan_schedule") || machine_.own.is_cpu() || watching_.disturbs()) return;
+  if (config_.is_given("plan_schedule") || machine_.is_cpu() || watching_.disturbs()) return;
   train::Step& step = trainer_->step();
   const auto plan = remembered(*setup_, step, effective_batch_);
   if (!plan || *plan == step.plan()) return;
@@ -208,14 +212,14 @@ void Run::take_known_plan() {
 
 // Prices the plans, goes on from a checkpoint, and says how the run begins.
 void Run::begin() {
-  if (!machine_.own.is_cpu()) view_.say("pricing the plans of a step, by dry runs");
+  if (!machine_.is_cpu()) view_.say("pricing the plans of a step, by dry runs");
   const auto found = trainer_->prepare();
   folder_ = trainer_->folder();
   settings_.tell(found ? &*found : nullptr, view_);
   if (!found) take_known_plan();
   const PlanAnswer answer = answer_beside_others(beside_others());
   view_.say(to_string(answer));
-  if (answer.needed) plan::write_plan_report({*answer.needed, to_string(answer.plan)});
+  if (answer.needed) plan::write_plan_report({answer.needed->largest(), to_string(answer.plan)});
   if (!is_allowed_by_budget())
     out_of_memory("the budget does not allow this run; nothing was trained");
 }
@@ -231,7 +235,7 @@ void Run::save_result(const train::Trained& done) {
   }
   folder_->claim(result_name(config_));
   const fs::path folder = fs::path(config_.text("out")) / result_name(config_);
-  recipe::save(*made_.model, made_.lora, data_, config_, folder);
+  recipe::save(made_, data_, config_, folder);
   view_.say("weights in " + folder.string());
 }
 
@@ -248,21 +252,39 @@ ExitCode Run::show_plan() {
   const bool is_allowed = is_allowed_by_budget();
   answer.fits = answer.fits && is_allowed;
   const double seconds = step_seconds(
-      training_.model_for(data_.outputs), training_.settings, answer.plan, effective_batch_,
-      machine_.own.is_cpu() ? nullptr : gpu::find_card(machine_.box()->card(0).options().name));
+      training_.model_for(data_.outputs), training_.settings, answer,
+      machine_.is_cpu()
+          ? nullptr
+          : gpu::find_card(machine_.box()->card(machine_.own.front().index()).options().name));
   if (is_json_)
-    print(to_line(to_json(answer, seconds)) + "\n");
+    print(to_line(to_json(answer, machine_.own, seconds)) + "\n");
   else
     print(fmt::format("{}\nabout {} a step{}; nothing was trained\n", to_string(answer),
                       step_time_text(seconds), answer.fits ? "" : "; it does not fit"));
   return answer.fits ? kOk : is_busy && is_allowed ? kBusy : kDoesNotFit;
 }
 
+// Of a card of each stage.
+std::optional<train::PerStage> Run::most_when_alone() {
+  train::Step& step = trainer_->step();
+  const std::vector<c10::Device> devices = step.devices();
+  std::vector<std::optional<Bytes>> least(static_cast<std::size_t>(step.layout().stages));
+  for (std::size_t rank = 0; rank < devices.size(); ++rank) {
+    const auto most = machine_.share.most_when_alone(devices[rank]);
+    if (!most) return {};
+    auto& of_stage = least[rank % least.size()];
+    of_stage = std::min(of_stage.value_or(*most), *most);
+  }
+  std::vector<Bytes> all;
+  for (const std::optional<Bytes>& one : least) all.push_back(*one);
+  return train::PerStage(std::move(all));
+}
+
 BesideOthers Run::beside_others() {
   train::Step& step = trainer_->step();
   return {.step = step,
           .rows = effective_batch_,
-          .alone = machine_.share.most_when_alone(step.device()),
+          .alone = most_when_alone(),
           .config = config_,
           .interrupt = interrupt_,
           .view = view_};
@@ -321,7 +343,8 @@ ExitCode Run::train() {
     const std::exception_ptr failure = std::current_exception();
     view_.end();
     if (!libtorch::is_out_of_memory(failure)) throw;
-    story_.explain(trainer_->step(), step_options_, machine_.holders());
+    story_.explain(trainer_->step(), step_options_,
+                   [this](c10::Device device) { return machine_.holders(device); });
     if (interrupt_.happened()) return interrupt_.exit_code();  // while it waited for memory
     tell_of_failure();
     const std::int64_t steps = trainer_->step().steps();
@@ -346,13 +369,13 @@ ExitCode Run::train() {
   } else {
     save_result(done);
     train::Plan plan = step.plan();
-    plan.micro_batch = largest_part(plan, effective_batch_);
-    if (!machine_.own.is_cpu() && !watching_.disturbs()) remember(*setup_, plan, peak(), view_);
+    plan.micro_batch = largest_part(plan, step.layout().rows_of_largest(effective_batch_));
+    if (!machine_.is_cpu() && !watching_.disturbs()) remember(*setup_, plan, peak(), view_);
   }
   watching_.know(made_);
   watching_.write(story_.notes(), /*survived=*/true);
   tell_of_injections();
-  show_memory(memory::short_memory_summary(step.device()));
+  for (const c10::Device device : step.devices()) show_memory(memory::short_memory_summary(device));
   if (is_json_) {
     Json document = document_of(done, step, config_, effective_batch_, story_.before);
     document["not_injected"] = watching_.not_injected();

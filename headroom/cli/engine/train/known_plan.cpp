@@ -4,6 +4,7 @@
 #include <set>
 
 #include "headroom/base/error.h"
+#include "headroom/base/text.h"
 #include "headroom/memory/memory_statistics.h"
 #include "headroom/plan/technique.h"
 
@@ -11,8 +12,9 @@ namespace headroom::cli {
 
 namespace {
 
-std::string keys_of_plans(const config::Resolved& config) {
+std::string keys_of_plans(const config::Resolved& config, bool on_several) {
   std::set<std::string> decisive{"min_batch_size", "auto_batch_size", "margin", "alloc_conf"};
+  if (on_several) decisive.insert({"replicas", "stages", "split", "pipeline"});
   for (const plan::Technique& technique : plan::techniques())
     if (!technique.rungs.empty())
       for (const plan::Key& key : technique.keys) decisive.insert(key.name);
@@ -24,12 +26,17 @@ std::string keys_of_plans(const config::Resolved& config) {
 
 }  // namespace
 
-plan::Setup setup_of(const config::Training& training, c10::Device device,
+plan::Setup setup_of(const config::Training& training, const std::vector<c10::Device>& devices,
                      std::optional<Bytes> usable) {
-  const auto now = memory::get_gpu_memory_stats(device);
+  const auto now = memory::get_gpu_memory_stats(devices.front());
+  std::vector<std::string> cards;
+  for (const c10::Device device : devices)
+    cards.push_back(device.is_cpu()
+                        ? "cpu"
+                        : to_string(memory::get_gpu_memory_stats(device).total.value_or(Bytes{})));
   return {.job = "train " + to_line(model::to_json(training.settings)) + " " + training.job() +
-                 keys_of_plans(training.config),
-          .card = device.is_cpu() ? "cpu" : to_string(now.total.value_or(Bytes{})),
+                 keys_of_plans(training.config, training.sharing.cards() > 1),
+          .card = join(cards, ", "),
           .free = usable.value_or(now.reserved)};
 }
 
@@ -54,12 +61,13 @@ std::optional<train::Plan> remembered(const plan::Setup& setup, train::Step& ste
     const auto found = known->values.find(key);
     return found == known->values.end() ? 0 : found->second;
   };
+  const std::int64_t rows_of_replica = step.layout().rows_of_largest(rows);
   train::Plan plan = step.plan();
   plan.micro_batch = value("batch");
   for (const plan::Rung& rung : plan::rungs())
     if (!rung.lasts && value(rung.name.c_str()) != 0) plan.techniques.insert(rung.name);
   if (step.prices() != nullptr &&
-      !step.prices()->is_served(plan, {.rows = rows}, setup.free).value_or(true))
+      !step.prices()->is_served(plan, {.rows = rows_of_replica}, setup.free).value_or(true))
     return {};
   return plan;
 }

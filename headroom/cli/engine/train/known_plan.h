@@ -4,6 +4,7 @@
 #include <c10/core/Device.h>
 
 #include <optional>
+#include <vector>
 
 #include "headroom/cli/engine/train/training_view.h"
 #include "headroom/config/training.h"
@@ -14,7 +15,8 @@ namespace headroom::cli {
 
 // `usable`: the memory that the run could have on the device now. The job has the keys that decide
 // which plans are allowed.
-[[nodiscard]] plan::Setup setup_of(const config::Training& training, c10::Device device,
+[[nodiscard]] plan::Setup setup_of(const config::Training& training,
+                                   const std::vector<c10::Device>& devices,
                                    std::optional<Bytes> usable);
 void remember(const plan::Setup& setup, const train::Plan& plan, Bytes peak, TrainingView& view);
 // For a batch of this many rows. std::nullopt: no plan, or one that is not needed because prices

@@ -13,8 +13,9 @@ namespace headroom::cli {
 
 struct BesideOthers {
   train::Step& step;
-  std::int64_t rows = 0;       // of a step
-  std::optional<Bytes> alone;  // memory for the run if the other jobs had left, if known
+  std::int64_t rows = 0;  // of a step
+  // Memory for the run if the other jobs had left, if known.
+  std::optional<train::PerStage> alone;
   const config::Resolved& config;
   const Interrupt& interrupt;
   TrainingView& view;

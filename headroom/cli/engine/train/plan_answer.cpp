@@ -11,63 +11,100 @@
 #include "headroom/forecast/step_time.h"
 
 namespace headroom::cli {
+std::string to_string(const train::PerStage& all, int stages) {
+  std::vector<std::string> words;
+  for (int stage = 0; stage < stages; ++stage)
+    words.push_back(to_string(all.of(static_cast<std::size_t>(stage))));
+  const bool are_equal = std::all_of(words.begin(), words.end(),
+                                     [&](const std::string& one) { return one == words.front(); });
+  if (stages == 1) return words.front();
+  return are_equal ? words.front() + " a card" : listed(words);
+}
 
 PlanAnswer plan_answer(train::Step& step, std::int64_t rows) {
-  PlanAnswer answer{.rows = rows, .plan = {}, .allowed_by = {}};
+  PlanAnswer answer{.rows = rows, .layout = step.layout(), .plan = {}, .allowed_by = {}};
   // The plan for the same look: another job may take memory meanwhile.
-  const auto cards = step.usable();
-  if (cards) answer.free = cards->least();
-  answer.plan = step.first_plan(rows, cards);
-  answer.plan.micro_batch = largest_part(answer.plan, rows);
+  answer.free = step.usable();
+  answer.plan = step.first_plan(rows, answer.free);
+  answer.plan.micro_batch = largest_part(answer.plan, answer.rows_of_replica());
   answer.why_unpriced = step.why_unpriced();
   if (step.prices() == nullptr) return answer;
-  const auto needed = step.prices()->needed(answer.plan, {.rows = rows});
-  if (needed) answer.needed = needed->largest();
-  answer.fits = !needed || !cards || needed->fits(*cards);
+  const train::Work work{.rows = answer.rows_of_replica()};
+  answer.needed = step.prices()->needed(answer.plan, work);
+  answer.peak = step.prices()->peaks(answer.plan, work);
+  answer.fits = !answer.needed || !answer.free || answer.needed->fits(*answer.free);
   const auto allowed = step.least_plan(rows), any = step.least_plan(rows, 1);
   if (answer.fits || !allowed || !any) return answer;
   const bool is_allowed = allowed->needed <= any->needed;
   answer.plan = is_allowed ? allowed->plan : any->plan;
-  answer.needed = std::min(allowed->needed, any->needed);
+  answer.needed = step.prices()->needed(answer.plan, work);
+  answer.peak = step.prices()->peaks(answer.plan, work);
   if (!is_allowed) answer.allowed_by = "min_batch_size=" + std::to_string(any->plan.micro_batch);
   return answer;
 }
 
 std::string to_string(const PlanAnswer& answer) {
-  const std::string rows = fmt::format("a step of {} rows", answer.rows);
+  const int stages = answer.layout.stages, replicas = answer.layout.replicas;
+  const std::string shared =
+      replicas == 1 ? "" : fmt::format(", {} a replica,", answer.rows_of_replica());
+  const std::string rows = fmt::format("a step of {} rows{}", answer.rows, shared);
   const std::string plan = to_string(answer.plan);
-  if (!answer.fits && *answer.needed <= *answer.free)
+  const char* const needs = stages == 1 ? "it needs" : "its stages need";
+  const std::string needed = answer.needed ? to_string(*answer.needed, stages) : "";
+  const std::string free = answer.free ? to_string(*answer.free, stages) : "";
+  if (!answer.fits && answer.needed->fits(*answer.free))
     return fmt::format("{} does not fit; with {} it does: {} needs {}, and {} are usable", rows,
-                       answer.allowed_by, plan, to_string(*answer.needed), to_string(*answer.free));
+                       answer.allowed_by, plan, needed, free);
   if (!answer.fits)
     return fmt::format(
-        "{} does not fit: it needs at least {}, with {}{}, and only {} are usable", rows,
-        to_string(*answer.needed), plan,
-        answer.allowed_by.empty() ? "" : fmt::format(", which {} allows", answer.allowed_by),
-        to_string(*answer.free));
-  const std::int64_t parts = count_of_parts(answer.plan, answer.rows);
+        "{} does not fit: {} at least {}, with {}{}, and only {} are usable", rows, needs, needed,
+        plan, answer.allowed_by.empty() ? "" : fmt::format(", which {} allows", answer.allowed_by),
+        free);
+  const std::int64_t parts = count_of_parts(answer.plan, answer.rows_of_replica());
   std::string text = fmt::format("{} runs in {}: {}", rows,
                                  parts == 1 ? "one pass" : std::to_string(parts) + " parts", plan);
   if (!answer.why_unpriced.empty())
     return fmt::format("{}; its memory is not known ({})", text, answer.why_unpriced);
   if (!answer.needed) return text;
-  text += "; it needs " + to_string(*answer.needed);
-  return answer.free ? fmt::format("{}, and {} are usable", text, to_string(*answer.free)) : text;
+  text += fmt::format("; {} {}", needs, needed);
+  return answer.free ? fmt::format("{}, and {} are usable", text, free) : text;
 }
 
-Json to_json(const PlanAnswer& answer, double step_s) {
+Json to_json(const PlanAnswer& answer, const std::vector<c10::Device>& devices, double step_s) {
+  const auto count = [](const std::optional<train::PerStage>& all, std::size_t stage) {
+    return all ? Json(all->of(stage).count) : Json();
+  };
+  Json cards = Json::array();
+  std::size_t tightest = 0;  // stage
+  for (std::size_t rank = 0; rank < devices.size(); ++rank) {
+    const int replica = answer.layout.replica_of(static_cast<int>(rank));
+    const auto stage = static_cast<std::size_t>(answer.layout.stage_of(static_cast<int>(rank)));
+    cards.push_back({{"device", devices[rank].str()},
+                     {"replica", replica},
+                     {"stage", stage},
+                     {"needed_bytes", count(answer.needed, stage)},
+                     {"peak_reserved_bytes", count(answer.peak, stage)},
+                     {"free_bytes", count(answer.free, stage)}});
+    if (answer.needed && answer.free &&
+        answer.free->of(stage) - answer.needed->of(stage) <
+            answer.free->of(tightest) - answer.needed->of(tightest))
+      tightest = stage;
+  }
   return {{"schema", 1},
           {"plan", to_json(answer.plan)},
           {"effective_batch", answer.rows},
-          {"needed_bytes", or_null(answer.needed)},
-          {"free_bytes", answer.free ? Json(answer.free->count) : Json()},
+          {"needed_bytes", count(answer.needed, tightest)},
+          {"free_bytes", count(answer.free, tightest)},
+          {"cards", cards},
           {"fits", answer.fits},
           {"allowed_by", answer.allowed_by.empty() ? Json() : Json(answer.allowed_by)},
           {"step_s", step_s}};
 }
 
 double step_seconds(const model::ModelConfig& config, model::Settings settings,
-                    const train::Plan& plan, std::int64_t rows, const gpu::CatalogueCard* card) {
+                    const PlanAnswer& answer, const gpu::CatalogueCard* card) {
+  const train::Plan& plan = answer.plan;
+  const std::int64_t rows = answer.rows_of_replica();
   for (const plan::Rung& rung : plan::rungs())
     if (plan.has(rung.name)) rung.put(settings, true);
   settings.accumulation = count_of_parts(plan, rows);
@@ -76,10 +113,13 @@ double step_seconds(const model::ModelConfig& config, model::Settings settings,
     return forecast::step_seconds(forecast::forecast_of(config, settings), card);
   };
   // The parts differ by a row at most.
-  const double larger = static_cast<double>(rows % settings.accumulation) /
-                        static_cast<double>(settings.accumulation);
+  const auto parts = static_cast<double>(settings.accumulation);
+  const double larger = static_cast<double>(rows % settings.accumulation) / parts;
   const double smaller = (1 - larger) * with_parts_of(smallest_part(plan, rows));
-  return larger > 0 ? smaller + larger * with_parts_of(largest_part(plan, rows)) : smaller;
+  const double alone =
+      larger > 0 ? smaller + larger * with_parts_of(largest_part(plan, rows)) : smaller;
+  const double stages = answer.layout.stages;
+  return alone / stages * (parts + stages - 1) / parts;
 }
 
 std::string step_time_text(double seconds) {

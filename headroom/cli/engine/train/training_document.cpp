@@ -3,8 +3,10 @@
 #include <ATen/ATen.h>
 #include <torch/nn/module.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 
 #include "headroom/base/sha256.h"
@@ -14,14 +16,49 @@
 namespace headroom::cli {
 namespace {
 
-std::string hash_of(torch::nn::Module& module) {
+// Of the whole model, whether it is in stages or not.
+std::string hash_of(train::Step& step) {
   Sha256 hash;
+  std::set<std::string> added;
   const auto add = [&](const at::Tensor& tensor) {
     const at::Tensor host = tensor.detach().cpu().contiguous();
     hash.add({static_cast<const char*>(host.const_data_ptr()), host.nbytes()});
   };
-  for (const auto& [name, tensor] : libtorch::tensors_of(module)) add(tensor);
+  for (const bool are_parameters : {true, false})  // first
+    for (int stage = 0; stage < step.layout().stages; ++stage) {
+      const torch::nn::Module& module = step.module(static_cast<std::size_t>(stage));
+      std::set<std::string> buffers;
+      for (const auto& buffer : module.named_buffers()) buffers.insert(buffer.key());
+      for (const auto& [name, tensor] : libtorch::tensors_of(module))
+        if (buffers.contains(name) != are_parameters && added.insert(name).second) add(tensor);
+    }
   return hash.hex();
+}
+
+Json peak_of(const memory::GpuMemoryStats& now) {
+  return {{"allocated_bytes", now.max_allocated.count},
+          {"active_bytes", now.max_active.count},
+          {"requested_bytes", now.max_requested.count},
+          {"reserved_bytes", now.max_reserved.count}};
+}
+
+Json cards_of(train::Step& step) {
+  Json cards = Json::array();
+  const std::vector<c10::Device> devices = step.devices();
+  for (std::size_t rank = 0; rank < devices.size(); ++rank)
+    cards.push_back({{"device", devices[rank].str()},
+                     {"replica", step.layout().replica_of(static_cast<int>(rank))},
+                     {"stage", step.layout().stage_of(static_cast<int>(rank))},
+                     {"peak", peak_of(memory::get_gpu_memory_stats(devices[rank]))}});
+  return cards;
+}
+
+// The highest of all cards.
+Json highest(const Json& cards) {
+  Json highest = cards.front().at("peak");
+  for (const Json& card : cards)
+    for (auto& [name, bytes] : highest.items()) bytes = std::max(bytes, card.at("peak").at(name));
+  return highest;
 }
 
 // Those of a failed step are only in `heard`; the others know more when their step is committed.
@@ -43,7 +80,7 @@ Json document_without_steps(std::int64_t effective_batch, const std::vector<trai
                 {"samples_seen", 0}, {"effective_batch", effective_batch},
                 {"stopped", false},  {"events", Json::array()}};
   for (const char* unknown : {"final_loss", "val_loss", "val_accuracy", "weights_sha256", "device",
-                              "plan", "plan_schedule", "resumed_from", "peak"})
+                              "plan", "plan_schedule", "resumed_from", "peak", "cards"})
     document[unknown] = nullptr;
   for (const train::Event& event : heard) document["events"].push_back(to_json(event));
   return document;
@@ -56,7 +93,7 @@ Json document_of(const train::Trained& done, train::Step& step, const config::Re
   Json events = Json::array();
   for (const train::Event& event : before) events.push_back(to_json(event));
   for (const train::Event& event : done.events) events.push_back(to_json(event));
-  const auto now = memory::get_gpu_memory_stats(step.device());
+  const Json cards = cards_of(step);
   Json accuracy;
   if (done.evaluation && done.evaluation->accuracy) accuracy = *done.evaluation->accuracy;
   const std::filesystem::path out = config.text("out");
@@ -66,7 +103,7 @@ Json document_of(const train::Trained& done, train::Step& step, const config::Re
           {"final_loss", done.steps > 0 ? Json(done.loss) : Json()},
           {"val_loss", done.evaluation ? Json(done.evaluation->loss) : Json()},
           {"val_accuracy", accuracy},
-          {"weights_sha256", hash_of(step.module())},
+          {"weights_sha256", hash_of(step)},
           {"effective_batch", effective_batch},
           {"device", step.device().str()},
           {"plan", to_json(step.plan())},
@@ -75,11 +112,8 @@ Json document_of(const train::Trained& done, train::Step& step, const config::Re
           {"stopped", done.is_stopped},
           {"events", events},
           {"out_of_memory", Json()},
-          {"peak",
-           {{"allocated_bytes", now.max_allocated.count},
-            {"active_bytes", now.max_active.count},
-            {"requested_bytes", now.max_requested.count},
-            {"reserved_bytes", now.max_reserved.count}}}};
+          {"peak", highest(cards)},
+          {"cards", cards}};
 }
 
 Json document_of_failure(train::Trainer* trainer, const config::Resolved& config,

@@ -1,9 +1,10 @@
-// The device of a training, and those that it may move to.
+// The devices of a training, and those that it may move to.
 #pragma once
 
 #include <c10/core/Device.h>
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "headroom/base/json.h"
@@ -23,14 +24,18 @@ class TrainingMachine {
 
   // std::nullopt unless the cards are simulated.
   [[nodiscard]] const std::optional<sim::Simulation>& box() const { return box_; }
-  // With the memory that this run may use of each. Without those of which it may use nothing.
+  // With the memory that this run may use of each. Without those of which it may use nothing. None
+  // for a run on several cards.
   [[nodiscard]] std::vector<train::Elsewhere> others(const config::Resolved& config);
-  // The processes that hold memory of the run's card. Empty for a private simulated card, which has
-  // no others, and where the driver does not answer.
-  [[nodiscard]] std::vector<gpu::HolderReport> holders() const;
+  // The processes that hold memory of a card of the run. Empty for a private simulated card, which
+  // has no others, and where the driver does not answer.
+  [[nodiscard]] std::vector<gpu::HolderReport> holders(c10::Device device) const;
+  [[nodiscard]] bool is_cpu() const { return own.front().is_cpu(); }
+  // "cuda:0", "cuda:0 to cuda:3"
+  [[nodiscard]] std::string words() const;
 
-  c10::Device own{c10::DeviceType::CPU};
-  TrainingShare share;  // outlives the box: the lease ends after the memory is given back
+  std::vector<c10::Device> own;  // by rank (parallel/layout.h)
+  TrainingShare share;           // outlives the box: the lease ends after the memory is given back
 
  private:
   const Json& request_;

@@ -72,13 +72,15 @@ recipe::Model model_where_it_fits(TrainingMachine& machine, const config::Traini
                                   std::int64_t outputs, bool reads_weights, TrainingView& view,
                                   std::vector<train::Event>& events,
                                   const std::function<void(const train::OomReport&)>& explain) {
-  std::vector<std::string> devices{machine.own.str()};
+  std::vector<std::vector<c10::Device>> places{machine.own};
   for (const train::Elsewhere& other : machine.others(training.config))
-    devices.push_back(other.device);
+    places.push_back({c10::Device(other.device)});
   const std::vector<std::string> forms = forms_of(training, outputs);
+  c10::Device last = machine.own.front();  // where a rank was made
   const auto tell = [&](train::Event event) {
     event.step = 0;  // before the first
-    if (event.asked) machine.share.grow(machine.own, *event.asked, /*stays=*/false);
+    if (event.asked) machine.share.grow(last, *event.asked, /*stays=*/false);
+    if (event.kind == train::Event::Kind::oom && machine.own.size() > 1) event.device = last.str();
     view.show_event(event);
     events.push_back(std::move(event));
   };
@@ -87,19 +89,23 @@ recipe::Model model_where_it_fits(TrainingMachine& machine, const config::Traini
                                           {.outputs = outputs,
                                            .reads_weights = reads_weights,
                                            .quantised = form,
-                                           .say = [&](std::string_view line) { view.say(line); }});
-    if (form != forms.back()) check_room_to_quantise(machine.own);
+                                           .say = [&](std::string_view line) { view.say(line); },
+                                           .before_rank = [&](c10::Device on) { last = on; }});
+    for (const c10::Device device : machine.own) {
+      last = device;
+      if (form != forms.back()) check_room_to_quantise(device);
+    }
     return made;
   };
   // A card where the run gets no lease is as full.
-  const auto may_use = [&](const std::string& device) {
-    const auto most = machine.share.most(c10::Device(device));
-    return !most || machine.share.reserve(c10::Device(device), *most);
+  const auto may_use = [&](c10::Device device) {
+    const auto most = machine.share.most(device);
+    return !most || machine.share.reserve(device, *most);
   };
   for (std::size_t i = 0, form = 0;;) {
     std::exception_ptr failure;
     try {
-      machine.own = c10::Device(devices[i]);
+      machine.own = places[i];
       return train::retry_on_oom([&] { return make(forms[form]); },
                                  {.max_retries = 1, .on_event = tell});
     } catch (...) {
@@ -112,16 +118,16 @@ recipe::Model model_where_it_fits(TrainingMachine& machine, const config::Traini
       ++form;
       continue;
     }
-    while (i + 1 < devices.size() && !may_use(devices[i + 1]))
-      devices.erase(devices.begin() + static_cast<std::ptrdiff_t>(i) + 1);
-    if (i + 1 == devices.size()) {
-      explain(train::oom_report({.device = machine.own,
-                                 .failure = train::failure_from(judgement, machine.own),
-                                 .in_a_step = false}));
-      fits_nowhere(machine.own, judgement);
+    while (i + 1 < places.size() && !may_use(places[i + 1].front()))
+      places.erase(places.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+    if (i + 1 == places.size()) {
+      explain(train::oom_report(
+          {.device = last, .failure = train::failure_from(judgement, last), .in_a_step = false}));
+      fits_nowhere(last, judgement);
     }
-    view.say("the model does not fit on " + machine.own.str() + "; trying " + devices[i + 1]);
-    events.push_back(move(machine.own.str(), devices[i + 1]));
+    const std::string now = machine.words(), next = places[i + 1].front().str();
+    view.say("the model does not fit on " + now + "; trying " + next);
+    events.push_back(move(now, next));
     ++i;
     form = 0;
   }

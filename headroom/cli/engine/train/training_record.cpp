@@ -2,12 +2,14 @@
 
 #include <torch/nn/module.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <vector>
 
 #include "headroom/allocator/settings.h"
 #include "headroom/base/error.h"
 #include "headroom/base/file.h"
+#include "headroom/base/first_failure.h"
 #include "headroom/cli/core/output_files.h"
 #include "headroom/cli/engine/request.h"
 #include "headroom/libtorch/stored_weight.h"
@@ -56,36 +58,51 @@ void categorise_by_life(std::vector<trace::Event>& events, const trace::Names& n
   }
 }
 
-}  // namespace
-
-TrainingRecord::TrainingRecord(const Json& request, const TrainingMachine& machine,
-                               const config::Training& training)
-    : device_(machine.own) {
-  trace_ = text_or_none(request.at("trace"));
-  snapshot_ = text_or_none(request.at("snapshot"));
-  html_ = text_or_none(request.at("html"));
-  title_ = "headroom train " + training.short_name();
-  about_.program = "headroom train";
-  about_.times_are_known = true;
-  about_.facts = facts_of(training.config);
+trace::About about_of(c10::Device device, const TrainingMachine& machine,
+                      const config::Training& training) {
+  trace::About about;
+  about.program = "headroom train";
+  about.times_are_known = true;
+  about.facts = facts_of(training.config);
+  if (machine.own.size() > 1) about.facts.emplace_back("device", device.str());
   if (machine.box()) {
-    const sim::CardOptions& card = machine.box()->card(machine.own.index()).options();
-    about_.settings = allocator::to_string(card.settings);
-    about_.facts.emplace_back("card", card.name);
-    about_.capacity = card.capacity - card.context;
-  } else if (machine.own.is_cuda()) {
-    about_.settings =
+    const sim::CardOptions& card = machine.box()->card(device.index()).options();
+    about.settings = allocator::to_string(card.settings);
+    about.facts.emplace_back("card", card.name);
+    about.capacity = card.capacity - card.context;
+  } else if (device.is_cuda()) {
+    about.settings =
         allocator::to_string(allocator::effective_settings([](const std::string& name) {
                                return environment(name.c_str());
                              }).settings);
   }
+  return about;
+}
+
+// "run.html" of sim:1 is "run.sim1.html".
+std::string with_device(const std::string& file, c10::Device device) {
+  if (file.empty()) return file;
+  const std::filesystem::path path = file;
+  std::string name = device.str();
+  std::erase(name, ':');
+  return (path.parent_path() / path.stem()).string() + "." + name + path.extension().string();
+}
+
+}  // namespace
+
+TrainingRecord::TrainingRecord(const Json& request, const TrainingMachine& machine,
+                               const config::Training& training)
+    : files_{text_or_none(request.at("trace")), text_or_none(request.at("snapshot")),
+             text_or_none(request.at("html"))},
+      title_("headroom train " + training.short_name()) {
   const auto injected = request.at("inject").get<std::vector<std::string>>();
   if (!injected.empty() && !machine.box())
     throw UsageError(expectation("--inject", "simulated cards", "others", "--gpus sim:1x24GiB"));
-  const bool is_kept = !trace_.empty() || !snapshot_.empty() || !html_.empty();
-  if (!is_kept && injected.empty()) return;
-  recorder_ = std::make_unique<trace::Recorder>(trace::RecorderOptions{is_kept ? 0U : 1U});
-  history_ = std::make_unique<memory::History>(machine.own, *recorder_);
+  if (files_.none() && injected.empty()) return;
+  for (const c10::Device device : machine.own)
+    devices_.push_back(std::make_unique<OnDevice>(
+        device, about_of(device, machine, training),
+        trace::RecorderOptions{files_.none() ? std::uint64_t{1} : std::uint64_t{0}}));
   std::vector<sim::Injector> all;
   for (const std::string& one : injected) {
     injected_.emplace_back(one, sim::Happened());
@@ -95,6 +112,13 @@ TrainingRecord::TrainingRecord(const Json& request, const TrainingMachine& machi
     injection_ = std::make_unique<sim::InjectionScope>(*machine.box(), sim::any_of(all));
 }
 
+TrainingRecord::OnDevice::OnDevice(c10::Device of, trace::About it,
+                                   const trace::RecorderOptions& options)
+    : device(of),
+      about(std::move(it)),
+      recorder(options),
+      history(std::make_unique<memory::History>(of, recorder)) {}
+
 void TrainingRecord::hear(const train::Event& event) const {
   using Kind = train::Event::Kind;
   if (event.kind == Kind::shrink || event.kind == Kind::technique || event.kind == Kind::device ||
@@ -103,8 +127,12 @@ void TrainingRecord::hear(const train::Event& event) const {
 }
 
 void TrainingRecord::know(const recipe::Model& made) {
+  for (std::size_t rank = 0; rank < devices_.size(); ++rank) devices_[rank]->know(made, rank);
+}
+
+void TrainingRecord::OnDevice::know(const recipe::Model& made, std::size_t rank) {
   using trace::Category;
-  const torch::nn::Module& module = made.model->module();
+  const torch::nn::Module& module = made.ranks[rank]->module();
   std::unordered_map<const void*, std::string> modules;  // of each parameter
   for (const auto& parameter : module.named_parameters()) {
     const std::string name = module_of(parameter.key());
@@ -114,38 +142,38 @@ void TrainingRecord::know(const recipe::Model& made) {
   }
   for (const auto& buffer : module.named_buffers())
     know(buffer.value(), Category::buffer, module_of(buffer.key()));
-  const std::vector<at::Tensor>& trained = made.optimizer->parameters();
+  const optim::Optimizer& optimizer = *made.optimizers[rank];
+  const std::vector<at::Tensor>& trained = optimizer.parameters();
   for (std::size_t i = 0; i < trained.size(); ++i) {
     const std::string name = modules[trained[i].unsafeGetTensorImpl()];
     know(trained[i].grad(), Category::gradient, name);
-    for (const auto& [state, tensor] : made.optimizer->state(i))
-      know(tensor, Category::optimizer, name);
+    for (const auto& [state, tensor] : optimizer.state(i)) know(tensor, Category::optimizer, name);
   }
 }
 
-void TrainingRecord::know(const at::Tensor& tensor, trace::Category category,
-                          const std::string& module) {
+void TrainingRecord::OnDevice::know(const at::Tensor& tensor, trace::Category category,
+                                    const std::string& module) {
   if (!tensor.defined()) return;
   const auto simulated = sim::address_of(tensor);
-  known_[simulated.value_or(reinterpret_cast<std::uint64_t>(tensor.storage().data()))] = {category,
-                                                                                          module};
+  known[simulated.value_or(reinterpret_cast<std::uint64_t>(tensor.storage().data()))] = {category,
+                                                                                         module};
 }
 
-std::vector<trace::Event> TrainingRecord::events(trace::Names& names) const {
+std::vector<trace::Event> TrainingRecord::OnDevice::events(trace::Names& names) const {
   std::vector<trace::Event> all;
   std::unordered_map<std::uint64_t, std::size_t> live;  // by address: the event that allocated
-  for (std::uint64_t i = recorder_->dropped(); i < recorder_->recorded(); ++i) {
-    const trace::Event& event = recorder_->event(i);
+  for (std::uint64_t i = recorder.dropped(); i < recorder.recorded(); ++i) {
+    const trace::Event& event = recorder.event(i);
     if (event.kind == trace::Kind::alloc) live[event.address] = all.size();
     if (event.kind == trace::Kind::free_requested) live.erase(event.address);
     all.push_back(event);
   }
-  for (const auto& [address, known] : known_)
+  for (const auto& [address, one] : known)
     if (const auto found = live.find(address); found != live.end()) {
-      all[found->second].category = known.category;
-      if (!known.module.empty()) all[found->second].module = names.number(known.module);
+      all[found->second].category = one.category;
+      if (!one.module.empty()) all[found->second].module = names.number(one.module);
     }
-  categorise_by_life(all, names, about_);
+  categorise_by_life(all, names, about);
   return all;
 }
 
@@ -156,22 +184,41 @@ std::vector<std::string> TrainingRecord::not_injected() const {
   return all;
 }
 
+TrainingRecord::Files TrainingRecord::files_of(const OnDevice& one) const {
+  if (devices_.size() == 1) return files_;
+  return {with_device(files_.trace, one.device), with_device(files_.snapshot, one.device),
+          with_device(files_.html, one.device)};
+}
+
 void TrainingRecord::write(const std::vector<std::string>& notes, bool survived) {
-  if (!history_) return;
-  history_.reset();
-  if (device_.is_cuda()) about_.capacity = memory::get_gpu_memory_stats(device_).total;
-  trace::Names names = recorder_->names();
-  const std::vector<trace::Event> all = events(names);
-  const auto read = [&] { return trace::read_events(all, names, about_); };
-  if (!trace_.empty()) {
-    trace::TraceWriter writer(trace_, about_, names);
+  for (const auto& one : devices_) {
+    if (!one->history) return;
+    one->history.reset();
+  }
+  FirstFailure failure;
+  for (const auto& one : devices_) failure.always([&] { write(*one, notes, survived); });
+  failure.rethrow();
+}
+
+void TrainingRecord::write(OnDevice& one, const std::vector<std::string>& notes,
+                           bool survived) const {
+  const Files files = files_of(one);
+  if (one.device.is_cuda()) one.about.capacity = memory::get_gpu_memory_stats(one.device).total;
+  trace::Names names = one.recorder.names();
+  const std::vector<trace::Event> all = one.events(names);
+  const auto read = [&] { return trace::read_events(all, names, one.about); };
+  if (!files.trace.empty()) {
+    trace::TraceWriter writer(files.trace, one.about, names);
     for (const trace::Event& event : all) writer.append(event);
     writer.close();
   }
-  if (!snapshot_.empty()) trace::export_snapshot(snapshot_, *read());
-  if (!html_.empty())
-    page::export_page(html_, *read(), {}, {.title = title_, .notes = notes, .survived = survived});
-  tell_of_outputs("train", {trace_, snapshot_, html_});
+  if (!files.snapshot.empty()) trace::export_snapshot(files.snapshot, *read());
+  if (!files.html.empty())
+    page::export_page(files.html, *read(), {},
+                      {.title = devices_.size() == 1 ? title_ : title_ + ", " + one.device.str(),
+                       .notes = notes,
+                       .survived = survived});
+  tell_of_outputs("train", {files.trace, files.snapshot, files.html});
 }
 
 }  // namespace headroom::cli

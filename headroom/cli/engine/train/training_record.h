@@ -1,5 +1,5 @@
-// Serves --trace, --snapshot, --html and --inject of a training: a record of the device's memory,
-// and disturbances.
+// Serves --trace, --snapshot, --html and --inject of a training: a record of its devices' memory,
+// and disturbances. Of several devices each has files of its own: run.html is run.sim0.html, ...
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -39,23 +39,36 @@ class TrainingRecord {
   [[nodiscard]] std::vector<std::string> not_injected() const;
 
  private:
-  c10::Device device_;
-  std::string trace_, snapshot_, html_, title_;
-  trace::About about_;
-  sim::Lift lift_;
   struct Known {
     trace::Category category = trace::Category::unknown;
     std::string module;
   };
-  std::unordered_map<std::uint64_t, Known> known_;  // by address
-  std::unique_ptr<trace::Recorder> recorder_;
-  std::unique_ptr<memory::History> history_;
+  struct OnDevice {
+    c10::Device device;
+    trace::About about;
+    trace::Recorder recorder;
+    std::unique_ptr<memory::History> history = {};
+    std::unordered_map<std::uint64_t, Known> known = {};  // by address
+
+    OnDevice(c10::Device of, trace::About it, const trace::RecorderOptions& options);
+    void know(const recipe::Model& made, std::size_t rank);
+    void know(const at::Tensor& tensor, trace::Category category, const std::string& module);
+    // The recorded events, with the categories and modules that are known.
+    [[nodiscard]] std::vector<trace::Event> events(trace::Names& names) const;
+  };
+  struct Files {
+    std::string trace, snapshot, html;
+    [[nodiscard]] bool none() const { return trace.empty() && snapshot.empty() && html.empty(); }
+  };
+  [[nodiscard]] Files files_of(const OnDevice& one) const;
+  void write(OnDevice& one, const std::vector<std::string>& notes, bool survived) const;
+
+  Files files_;  // as they were asked for
+  std::string title_;
+  sim::Lift lift_;
+  std::vector<std::unique_ptr<OnDevice>> devices_;  // by rank; none: nothing is recorded
   std::vector<std::pair<std::string, sim::Happened>> injected_;
   std::unique_ptr<sim::InjectionScope> injection_;
-
-  void know(const at::Tensor& tensor, trace::Category category, const std::string& module);
-  // The recorded events, with the categories and modules that are known.
-  [[nodiscard]] std::vector<trace::Event> events(trace::Names& names) const;
 };
 
 }  // namespace headroom::cli

@@ -42,9 +42,9 @@ std::optional<int> whole(const Json& value) {
 }  // namespace
 
 TrainingShare::TrainingShare(const Json& request) {
-  if (const Json& usable = request.at("usable_bytes"); !usable.is_null())
-    assumed_ = Bytes{usable.get<std::int64_t>()};
-  if (request.at("card").is_null() || request.at("dry_run").get<bool>()) return;
+  for (const Json& usable : request.at("usable_bytes"))
+    assumed_.push_back(Bytes{usable.get<std::int64_t>()});
+  if (request.at("cards").empty() || request.at("dry_run").get<bool>()) return;
   const gpu::Devices devices = gpu::parse_devices(request.at("gpus").get<std::string>());
   const bool is_private = devices.kind == gpu::Devices::Kind::simulated && devices.box.name.empty();
   if (is_private) return;
@@ -54,17 +54,27 @@ TrainingShare::TrainingShare(const Json& request) {
 }
 
 void TrainingShare::guide(train::StepOptions& step, train::EvaluationOptions& evaluation,
-                          std::function<c10::Device()> device) {
+                          std::function<std::vector<c10::Device>()> devices) {
+  devices_ = std::move(devices);
   step.usable = [this](c10::Device on) { return most(on); };
   step.reserve = [this](c10::Device on, Bytes bytes) { return reserve(on, bytes); };
-  step.on_event = [this, device](const train::Event& event) {
-    if (event.kind != train::Event::Kind::oom) follows_at_once_ = true;
-    if (event.kind == train::Event::Kind::oom && event.asked)
-      grow(device(), *event.asked, /*stays=*/false);
+  step.on_event = [this](const train::Event& event) {
+    if (event.kind != train::Event::Kind::oom)
+      for (auto& [index, card] : known_) card.follows_at_once = true;
+    hear(event, /*stays=*/false);
   };
-  evaluation.on_event = [this, device](const train::Event& event) {
-    if (event.asked) grow(device(), *event.asked, /*stays=*/true);
-  };
+  evaluation.on_event = [this](const train::Event& event) { hear(event, /*stays=*/true); };
+}
+
+void TrainingShare::hear(const train::Event& event, bool stays) {
+  if (event.kind != train::Event::Kind::oom || !event.asked) return;
+  grow(event.device.empty() ? devices_().front() : c10::Device(event.device), *event.asked, stays);
+}
+
+std::optional<Bytes> TrainingShare::assumed(c10::Device device) const {
+  const auto index = static_cast<std::size_t>(device.index());
+  if (device.is_cpu() || index >= assumed_.size()) return {};
+  return assumed_[index];
 }
 
 // Null if the device has no limit.
@@ -104,7 +114,7 @@ void TrainingShare::begin_on(c10::Device device) {
 }
 
 std::optional<Bytes> TrainingShare::most(c10::Device device) {
-  if (assumed_) return device.is_cpu() ? std::nullopt : assumed_;
+  if (!assumed_.empty()) return assumed(device);
   OnCard* const card = known(device);
   if (card == nullptr) return {};
   if (Clock::now() - card->looked >= kLookEvery) look(device, *card);
@@ -113,9 +123,9 @@ std::optional<Bytes> TrainingShare::most(c10::Device device) {
 
 std::optional<Bytes> TrainingShare::most_when_alone(c10::Device device) {
   OnCard* const card = known(device);
-  if (!assumed_ && card == nullptr) return {};
+  if (assumed_.empty() && card == nullptr) return {};
   const auto now = memory::get_gpu_memory_stats(device);
-  if (assumed_) return now.obtainable();  // a card of the dry run's own
+  if (!assumed_.empty()) return now.obtainable();  // a card of the dry run's own
   return allowance_->is_fixed() ? card->granted : now.total.value_or(Bytes{}) - card->beside;
 }
 
@@ -138,12 +148,12 @@ bool TrainingShare::change(c10::Device device, OnCard& card, Bytes bytes) {
 }
 
 bool TrainingShare::reserve(c10::Device device, Bytes needed) {
-  if (assumed_) return needed <= *assumed_;
+  if (const auto most = assumed(device)) return needed <= *most;
   OnCard* const card = known(device);
   if (card == nullptr) return true;
   if (allowance_->is_fixed()) return needed <= most(device);
   leave_others(device);
-  const bool at_once = std::exchange(follows_at_once_, false);
+  const bool at_once = std::exchange(card->follows_at_once, false);
   const Bytes ample = std::max(needed + slack_of(device, needed), card->least);
   const Bytes wanted = std::max(needed, std::min(ample, card->most));
   if (wanted > card->granted) {
@@ -169,6 +179,7 @@ void TrainingShare::grow(c10::Device device, Bytes asked, bool stays) {
 
 // After a move to this device: the share of a card on which nothing is left.
 void TrainingShare::leave_others(c10::Device device) {
+  if (devices_ && devices_().size() > 1) return;
   for (auto one = known_.begin(); one != known_.end();) {
     const c10::Device other(device.type(), static_cast<c10::DeviceIndex>(one->first));
     const bool is_left = other != device && reserved_on(other) == Bytes{};

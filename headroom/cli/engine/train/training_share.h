@@ -27,9 +27,9 @@ class TrainingShare {
   explicit TrainingShare(const Json& request);
 
   // Makes steps and evaluations ask for the memory that they use: plans fit into this share, the
-  // lease follows the plan, and grows where a request was refused. `device`: where the run is.
+  // lease follows the plan, and grows where a request was refused. `devices`: where the run is.
   void guide(train::StepOptions& step, train::EvaluationOptions& evaluation,
-             std::function<c10::Device()> device);
+             std::function<std::vector<c10::Device>()> devices);
 
   // Sets the allocator's limit to the memory of the device that is leased already.
   void begin_on(c10::Device device);
@@ -61,18 +61,21 @@ class TrainingShare {
     std::optional<Bytes> limit = {};  // that the user set
     Bytes lately = {};                // the most that a step needed since `lower` was 0
     int lower = 0;                    // steps, one after another, that needed less than granted
+    bool follows_at_once = true;      // the plan has changed
   };
   [[nodiscard]] OnCard* known(c10::Device device);
   void look(c10::Device device, OnCard& card);
   [[nodiscard]] bool change(c10::Device device, OnCard& card, Bytes bytes);
   void limit(c10::Device device, const OnCard& card);
   void leave_others(c10::Device device);
+  void hear(const train::Event& event, bool stays);
+  [[nodiscard]] std::optional<Bytes> assumed(c10::Device device) const;
 
   std::optional<supervise::Allowance> allowance_;
-  std::optional<Bytes> assumed_;
+  std::function<std::vector<c10::Device>()> devices_;
+  std::vector<Bytes> assumed_;    // of each device, in a dry run
   std::vector<gpu::Uuid> cards_;  // in the order of the devices
   std::map<int, OnCard> known_;   // by the device's index
-  bool follows_at_once_ = true;
 };
 
 }  // namespace headroom::cli

@@ -8,15 +8,17 @@ TrainingStatus::TrainingStatus(const config::Training& training, std::vector<std
   status_.what = "train " + training.short_name();
 }
 
-void TrainingStatus::begin(c10::Device device) {
-  on_device(device);
+void TrainingStatus::begin(const std::vector<c10::Device>& devices) {
+  on_devices(devices);
   publisher_.publish(status_);
 }
 
-void TrainingStatus::on_device(c10::Device device) {
-  const auto i = static_cast<std::size_t>(device.index());
+void TrainingStatus::on_devices(const std::vector<c10::Device>& devices) {
   status_.gpus.clear();
-  if (!device.is_cpu() && i < uuids_.size()) status_.gpus = {uuids_[i]};
+  for (const c10::Device device : devices) {
+    const auto i = static_cast<std::size_t>(device.index());
+    if (!device.is_cpu() && i < uuids_.size()) status_.gpus.push_back(uuids_[i]);
+  }
 }
 
 void TrainingStatus::show(const train::Progress& progress, std::int64_t batch) {
@@ -24,7 +26,7 @@ void TrainingStatus::show(const train::Progress& progress, std::int64_t batch) {
   status_.steps = progress.steps;
   status_.loss = progress.loss;
   status_.batch = batch;
-  status_.micro_batch = largest_part(progress.committed.plan, batch);
+  status_.micro_batch = progress.committed.micro_batch;
   status_.plan = to_string(progress.committed.plan);
   status_.rows_per_s = progress.rows_per_s;
   publish_survived();

@@ -19,9 +19,9 @@ class TrainingStatus {
   TrainingStatus(const config::Training& training, std::vector<std::string> uuids);
 
   // Publishes that the run begins.
-  void begin(c10::Device device);
-  // The device that the next show() reports.
-  void on_device(c10::Device device);
+  void begin(const std::vector<c10::Device>& devices);
+  // The devices that the next show() reports.
+  void on_devices(const std::vector<c10::Device>& devices);
   void show(const train::Progress& progress, std::int64_t batch);
   void hear(const train::Event& event);
   // Counts the out-of-memory errors so far as survived, and publishes. After an evaluation, too: it

@@ -28,12 +28,13 @@ void TrainingStory::hear(const train::Event& event) {
     notes_.push_back(to_string(event));
 }
 
-void TrainingStory::explain(train::Step& step, const train::StepOptions& options,
-                            std::vector<gpu::HolderReport> holders) {
+void TrainingStory::explain(
+    train::Step& step, const train::StepOptions& options,
+    const std::function<std::vector<gpu::HolderReport>(c10::Device)>& holders_of) {
   const train::Failure* const last = step.last_failure();
   if (last == nullptr) return;
   train::OomFacts facts = train::facts_of(step, *last, options);
-  facts.holders = std::move(holders);
+  facts.holders = holders_of(facts.device);
   facts.words = kKeys;
   explain(train::oom_report(facts));
 }

@@ -2,6 +2,7 @@
 // ended it.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,10 +23,10 @@ class TrainingStory {
 
   // Prints the report and keeps it for the page and the document.
   void explain(const train::OomReport& report);
-  // The report of a failure of the step, if it was an out-of-memory. `holders`: processes that hold
-  // memory of the card.
+  // The report of a failure of the step, if it was an out-of-memory. `holders_of`: processes that
+  // hold memory of a card.
   void explain(train::Step& step, const train::StepOptions& options,
-               std::vector<gpu::HolderReport> holders);
+               const std::function<std::vector<gpu::HolderReport>(c10::Device)>& holders_of);
 
   // The document of a run that memory ended. `trainer`: null if it did not come so far.
   [[nodiscard]] Json document_of_failure(train::Trainer* trainer, const config::Resolved& config,
