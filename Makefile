@@ -4,7 +4,7 @@ JOBS ?= $(shell nproc)
 TSAN_OPTIONS = ignore_noninstrumented_modules=1:allocator_may_return_null=1:die_after_fork=0:suppressions=$(CURDIR)/tests/build/tsan-suppressions.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test gpu-check settle trainers versions stress-lease stress-spread stress-folder fewer-bits sparse-13b train-linear-flowers-robust train-lora-flowers-robust train-all-robust check survive rehearse-check peers fuzz-allocator nearest-codes bench format format-check lint asan tsan clang fuzz-readers docs docs-pictures dist changelog wheel python clean
+.PHONY: help setup build demo test gpu-check settle trainers versions stress-lease stress-spread stress-folder fail-teams fewer-bits sparse-13b train-linear-flowers-robust train-lora-flowers-robust train-all-robust check survive rehearse-check peers fuzz-allocator nearest-codes bench format format-check lint asan tsan clang fuzz-readers docs docs-pictures dist changelog wheel python clean
 
 help: ## This list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | \
@@ -45,8 +45,8 @@ train-all-robust: build ## Four trainings at once, which share the cards by leas
 check: build ## The machine, and what the first recipe would need
 	@scripts/recipe.sh check
 
-survive: build ## 1,000 random training runs with neighbours, refusals, long batches and cut budgets
-	@HEADROOM_SURVIVE_RUNS=1000 build/bin/train_tests --gtest_brief=1 --gtest_filter='*RandomRuns*'
+survive: build ## 1,000 random runs on a card and 1,000 on several: neighbours, refusals, long batches, cut budgets
+	@HEADROOM_SURVIVE_RUNS=1000 build/bin/train_tests --gtest_brief=1 --gtest_filter='*RandomRuns*:*RandomTeams*'
 
 stress-folder: build ## A training's folder through 12 events in 300 random orders, twice: kills, damage, full disks
 	@HEADROOM_STORM_RUNS=300 build/bin/train_tests --gtest_brief=1 --gtest_filter='FolderStorm.*'
@@ -56,6 +56,9 @@ fewer-bits: build ## headroom train with each of quantize, dtype, optimizer and 
 
 sparse-13b: build ## Packs Llama 2 13B in 4 bit as it is read, from a file without content
 	@HEADROOM_SPARSE_13B=1 build/bin/models_tests --gtest_brief=1 --gtest_filter='SparseFile.*'
+
+fail-teams: build ## 10,000 steps of 2 x 2 cards that fail once, at other requests of other cards
+	@HEADROOM_FAILED_STEPS=10000 build/bin/train_tests --gtest_brief=1 --gtest_filter='Stages.ManyFailedSteps*:*StagesFail*'
 
 settle: ## 10,000 backward passes on 8 cards that run out of memory, under the thread sanitizer
 	@scripts/setup.sh clang

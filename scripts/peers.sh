@@ -21,3 +21,4 @@ run transformers_numbers "$how" tests/peers/transformers_numbers.json
 run optimizers "$how" tests/peers/optimizers.json
 run training
 run quantised "${HEADROOM_BUILD:-build}/bin/quantised_files"
+run teams "${HEADROOM_BUILD:-build}/bin/team_losses"

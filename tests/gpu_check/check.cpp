@@ -97,7 +97,11 @@ const std::vector<Check>& all_checks() {
         {"quantised", "a step over 4-bit weights takes what is predicted, with right gradients",
          Needs::card, check_quantised},
         {"train_step", "a training step commits under ever less memory, to the same bits",
-         Needs::card, check_train_step}};
+         Needs::card, check_train_step},
+        {"team.replicas", "two cards train two replicas, survive, and end as one card does",
+         Needs::card, [](Place& place) { return check_team(place, 1); }},
+        {"team.stages", "two cards have half a model each, survive, and end as one card does",
+         Needs::card, [](Place& place) { return check_team(place, 2); }}};
     for (Check& check : prediction_checks()) checks.push_back(std::move(check));
     return checks;
   }();

@@ -73,6 +73,7 @@ struct Check {
 [[nodiscard]] Outcome check_offload(Place& place);
 [[nodiscard]] Outcome check_quantised(Place& place);
 [[nodiscard]] Outcome check_train_step(Place& place);
+[[nodiscard]] Outcome check_team(Place& place, int stages);
 // One for each model: prediction.gpt2_fp32, ...
 [[nodiscard]] std::vector<Check> prediction_checks();
 

@@ -2,6 +2,7 @@
 // card that computes.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -43,7 +44,7 @@ class GpuCheck : public ::testing::Test {
   World world;
 };
 
-constexpr std::size_t kChecks = 25, kOfPrediction = 12;
+constexpr std::size_t kChecks = 27, kOfPrediction = 12;
 
 TEST_F(GpuCheck, EndsWith69WithoutAGpuAndFailsNothing) {
   const Outcome outcome = run({});
@@ -155,8 +156,12 @@ TEST_P(OnASimulatedCard, Passes) {
 INSTANTIATE_TEST_SUITE_P(Checks, OnASimulatedCard,
                          ::testing::Values("library", "commit", "kernels", "states",
                                            "out_of_memory", "refusals", "offload", "quantised",
-                                           "train_step"),
-                         [](const auto& check) { return std::string(check.param); });
+                                           "train_step", "team.replicas", "team.stages"),
+                         [](const auto& check) {
+                           std::string name = check.param;
+                           std::replace(name.begin(), name.end(), '.', '_');
+                           return name;
+                         });
 
 // cuBLAS's workspace is part of the model of an H100.
 TEST_F(GpuCheck, RefusesTheWorkspaceOnASimulatedH100) {

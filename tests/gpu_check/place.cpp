@@ -45,22 +45,32 @@ std::optional<gpu::Card> Place::of_driver() const {
   return machine.cards[order[static_cast<std::size_t>(index_)]];
 }
 
-c10::Device Place::open() {
+std::vector<c10::Device> Place::open_up_to(int count) {
+  std::vector<c10::Device> all;
   if (simulated_) {
     if (!box_)
-      box_ = sim::simulate(gpu::SimulatedBox{.cards = {*simulated_}, .name = {}},
-                           {.mode = sim::Mode::compute, .check_streams = true});
-    return box_->device(0);
+      box_ = sim::simulate(
+          gpu::SimulatedBox{.cards = std::vector(static_cast<std::size_t>(count), *simulated_),
+                            .name = {}},
+          {.mode = sim::Mode::compute, .check_streams = true});
+    for (int i = 0; i < std::min(count, box_->cards()); ++i) all.push_back(box_->device(i));
+    return all;
   }
   const int cards = load_cuda().device_count();
   if (cards == 0) throw NoCardError("gpu_check", cuda_functions().why_absent());
   if (index_ >= cards)
     throw NoCardError("gpu_check",
                       "CUDA has " + std::to_string(cards) + " cards here, not " + text_);
-  return {c10::kCUDA, static_cast<c10::DeviceIndex>(index_)};
+  for (int i = index_; i < std::min(cards, index_ + count); ++i)
+    all.emplace_back(c10::kCUDA, static_cast<c10::DeviceIndex>(i));
+  return all;
 }
 
-void Place::limit(std::optional<Bytes> most) {
+c10::Device Place::open() {
+  return open_up_to(1).front();
+}
+
+void Place::limit(std::optional<Bytes> most, int after) {
   // The allocator computes the limit as share times total: half a segment more is never rounded
   // down to less, and lets no further segment in.
   constexpr double kHalfASegment = 1 << 20;
@@ -69,11 +79,11 @@ void Place::limit(std::optional<Bytes> most) {
     const auto bytes = static_cast<double>(most->count) + kHalfASegment;
     return std::min(1.0, bytes / static_cast<double>(total.count));
   };
+  const int card = index_ + after;
   if (box_)
-    box_->card(0).set_memory_fraction(share(box_->card(0).capacity()));
+    box_->card(after).set_memory_fraction(share(box_->card(after).capacity()));
   else
-    cuda_functions().set_memory_fraction(index_,
-                                         share(cuda_functions().memory_info(index_).second));
+    cuda_functions().set_memory_fraction(card, share(cuda_functions().memory_info(card).second));
 }
 
 gpu::Machine machine_now() {

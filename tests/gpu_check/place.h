@@ -12,6 +12,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "headroom/base/bytes.h"
 #include "headroom/base/error.h"
@@ -42,8 +43,11 @@ class Place {
 
   // Throws NoCardError if there is none.
   c10::Device open();
-  // The most memory that this process may reserve on the card from now on; empty: no limit.
-  void limit(std::optional<Bytes> most);
+  // This card and those after it; a simulated one has as many equal ones beside it as are wanted.
+  std::vector<c10::Device> open_up_to(int count);
+  // The most memory that this process may reserve on the card from now on, or on the one so many
+  // places after it; empty: no limit.
+  void limit(std::optional<Bytes> most, int after = 0);
 
  private:
   const std::string text_;

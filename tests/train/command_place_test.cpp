@@ -189,5 +189,49 @@ TEST(TrainPlace, ABudgetRefusesARunThatTakesMore) {
   EXPECT_EQ(world.train(tight + Arguments{"budget=1KiB"}).exit_code, 64);
 }
 
+// ---- Several cards ----
+
+TEST(TrainPlace, ATeamLeasesAllItsCardsAtOnceAndItsLeaseFollowsEachStage) {
+  const TrainingWorld world;
+  const std::string box = "sim:4x64MiB@team";
+  const auto other = neighbour(world, "sim:4x64MiB@team", "60MiB");  // on one of the four
+  const auto running = world.start_training(
+      tiny(world, box, {"replicas=1", "stages=2", "steps=1000000", "save_every=1000"}));
+  std::vector<Json> mine;
+  ASSERT_TRUE(running->until([&](const Running& one) {
+    if (one.err().find("step ") == std::string::npos) return false;
+    mine.clear();
+    for (const Json& lease : leases(world, box))
+      if (lease.at("pid") == running->pid()) mine.push_back(lease);
+    return mine.size() == 2U;
+  })) << running->err();
+  EXPECT_NE(mine[0].at("uuid"), mine[1].at("uuid"));
+  running->signal(SIGTERM);
+  const Outcome done = running->wait();
+  EXPECT_EQ(done.exit_code, 143) << done.err;
+  for (const Json& lease : leases(world, box)) EXPECT_NE(lease.at("pid"), running->pid());
+}
+
+TEST(TrainPlace, ATeamThatFindsTooFewCardsSaysSo) {
+  const TrainingWorld world;
+  const Outcome outcome = world.train(tiny(world, "sim:2x64MiB@few", {"replicas=3"}));
+  EXPECT_EQ(outcome.exit_code, 69) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("3 cards for replicas=3 stages=1"));
+  const Outcome planned = world.train(tiny(world, "sim:2x64MiB@few", {"replicas=3", "--dry-run"}));
+  EXPECT_EQ(planned.exit_code, 69) << planned.err;
+  EXPECT_THAT(planned.err, HasSubstr("3 cards for replicas=3 stages=1"));
+}
+
+TEST(TrainPlace, ADryRunOfATeamFitsIntoWhatItCouldHaveOfEachCard) {
+  const TrainingWorld world;
+  const std::string box = "sim:2x64MiB@dry";
+  const auto other = neighbour(world, box, "50MiB");
+  const Outcome planned = world.train(tiny(world, box, {"replicas=2", "--dry-run"}));
+  ASSERT_EQ(planned.exit_code, 0) << planned.err;
+  const Json document = planned.json();
+  EXPECT_EQ(document.at("free_bytes"), 14 * kMiB) << "of the fuller card";
+  EXPECT_LE(document.at("needed_bytes"), document.at("free_bytes"));
+}
+
 }  // namespace
 }  // namespace headroom::testing

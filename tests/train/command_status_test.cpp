@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <set>
 
 #include "headroom/watch/job_status.h"
 #include "tests/train/command_world.h"
@@ -32,6 +33,21 @@ TEST(TrainStatus, IsPublishedWhileItRunsAndGoneAfterwards) {
   (void)running->wait();
   EXPECT_TRUE(watch::job_statuses(folder).empty());
   EXPECT_TRUE(std::filesystem::is_empty(folder));
+}
+
+TEST(TrainStatus, NamesAllCardsOfATeam) {
+  const TrainingWorld world;
+  const auto running =
+      world.start_training({"model=gpt-tiny", "replicas=2", "stages=2", "steps=1000000",
+                            "out=" + world.path("out"), "--gpus", "sim:4x64MiB"});
+  std::vector<watch::JobStatus> jobs;
+  ASSERT_TRUE(running->until([&](const Running&) {
+    jobs = watch::job_statuses(world.state() / "status");
+    return !jobs.empty() && jobs[0].step > 0;
+  })) << running->err();
+  EXPECT_EQ(std::set(jobs[0].gpus.begin(), jobs[0].gpus.end()).size(), 4U);
+  running->signal(SIGTERM);
+  (void)running->wait();
 }
 
 // Where the folder should be lies a file.

@@ -128,6 +128,30 @@ TEST(ModelTeamMemory, TwentyBillionParametersFitOnEightCards) {
   EXPECT_NEAR(largest, 28.7, 0.287);
 }
 
+// Buckets and scratch memory are all that comes on top, and no card has what belongs to others.
+TEST(ModelTeamMemory, AReplicaNeedsAtMost64MiBMoreThanOneCard) {
+  const auto named = model::model_named("gpt2");
+  const auto peaks = [&](int replicas) {
+    const sim::Simulation box = sim::simulate("4x24GiB", {.settings = allocator::Settings{}});
+    Ranks run(all_cards(box, replicas), {Part{}}, torch::kFloat, plain(2),
+              [&](const Part&) { return models::build(named.config); });
+    const models::Batch batch =
+        models::empty_batch(*run.models[0], {.rows = 4 * replicas, .length = 256}, at::kCPU);
+    for (int i = 0; i < 2; ++i) static_cast<void>(run.step->run(tensors_of(batch)));
+    std::vector<double> all;
+    for (int card = 0; card < replicas; ++card)
+      all.push_back(static_cast<double>(box.card(card).statistics().requested_bytes.all.peak));
+    return all;
+  };
+  const double alone = peaks(1).front();
+  const std::vector<double> of_replicas = peaks(4);
+  for (const double peak : of_replicas) {
+    EXPECT_LE(peak - alone, 64 << 20);
+    EXPECT_GE(peak, alone);
+    EXPECT_EQ(peak, of_replicas.front());
+  }
+}
+
 TEST(EvenParts, AreLargerInTheMiddle) {
   const auto counts = [](std::int64_t layers, int stages) {
     std::vector<std::int64_t> all;

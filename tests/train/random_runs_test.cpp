@@ -1,8 +1,9 @@
 // Whole runs drawn from seeds, on cards whose memory comes and goes: long batches, neighbours,
 // refusals and cut budgets. No run may die, no sample may be lost or trained twice, and no bit may
-// differ from a run on an unlimited card that is given the same plan for each step.
+// differ from a run on an unlimited card that is given the same plan for each step. RandomTeams are
+// the same with replicas and stages on cards of different sizes, one of which is in trouble.
 //
-//   HEADROOM_SURVIVE_RUNS=1000   runs in all, 50 by default
+//   HEADROOM_SURVIVE_RUNS=1000   runs in all, of one card and of several; 50 by default
 //   HEADROOM_SURVIVE_SEED=17     only this one
 //
 // Each run has a process of its own: plans are priced before a process runs backward.
@@ -22,6 +23,7 @@
 #include "headroom/sim/child.h"
 #include "headroom/sim/injection.h"
 #include "headroom/sim/simulate.h"
+#include "headroom/train/split.h"
 #include "headroom/train/trainer.h"
 #include "tests/oracle/dice.h"
 #include "text_net.h"
@@ -42,9 +44,82 @@ constexpr TextSizes kThin{.vocabulary = 500, .width = 64, .dropout = 0.1};
 
 // ---- What is trained
 
-// A net, and the size of its inputs: words of a text, or pixels of a side.
+struct BlockImpl : torch::nn::Cloneable<BlockImpl> {
+  BlockImpl() { reset(); }
+  void reset() override {
+    norm =
+        register_module("norm", torch::nn::LayerNorm(torch::nn::LayerNormOptions({kThin.width})));
+    up = register_module("up", torch::nn::Linear(kThin.width, 4 * kThin.width));
+    down = register_module("down", torch::nn::Linear(4 * kThin.width, kThin.width));
+    dropout = register_module("dropout", torch::nn::Dropout(kThin.dropout));
+  }
+  torch::Tensor forward(const torch::Tensor& x) {
+    return x + dropout(down(torch::gelu(up(norm(x)))));
+  }
+  torch::nn::LayerNorm norm{nullptr};
+  torch::nn::Linear up{nullptr}, down{nullptr};
+  torch::nn::Dropout dropout{nullptr};
+};
+TORCH_MODULE(Block);
+
+torch::nn::Sequential stack(std::int64_t blocks) {
+  torch::manual_seed(5);
+  torch::nn::Sequential net(torch::nn::Embedding(kThin.vocabulary, kThin.width));
+  for (std::int64_t i = 0; i < blocks; ++i) net->push_back(Block());
+  net->push_back(torch::nn::Linear(kThin.width, kThin.vocabulary));
+  return net;
+}
+
+// What is trained on the cards of a box: a net on one, or a stack on several.
+class Made {
+ public:
+  explicit Made(Training one) : alone_(std::move(one)) {}
+  Made(const torch::nn::Sequential& net, const SplitOptions& options)
+      : split_(std::in_place, net, options) {
+    for (const c10::Device device : options.devices) {
+      at::Generator generator = at::globalContext().defaultGenerator(device);
+      generator.set_current_seed(static_cast<std::uint64_t>(device.index()));
+    }
+  }
+
+  // Calling it again makes other optimizers.
+  [[nodiscard]] Team team() {
+    if (alone_) return {{{*alone_->module, *alone_->optimizer, alone_->objective}}};
+    return split_->team(
+        [](const Tensors& parameters) {
+          return optim::make_adamw(parameters, {.form = optim::OptimizerForm::fused});
+        },
+        [](const at::Tensor& output, const Tensors& rows) {
+          return torch::nn::functional::cross_entropy(output.flatten(0, 1), rows[1].flatten());
+        });
+  }
+  [[nodiscard]] Tensors everything() {
+    if (alone_) return train::everything(*alone_);
+    Tensors all;
+    for (std::size_t rank = 0; rank < split_->ranks(); ++rank) {
+      for (const at::Tensor& one : split_->stage(rank).parameters()) {
+        EXPECT_FALSE(one.grad().defined());
+        all.push_back(one.detach().cpu().clone());
+        all.push_back(at::globalContext().defaultGenerator(one.device()).get_state());
+      }
+      optim::Optimizer& optimizer = split_->optimizer(rank);
+      for (std::size_t i = 0; i < optimizer.parameters().size(); ++i)
+        for (const auto& [name, state] : optimizer.state(i)) all.push_back(state.cpu().clone());
+    }
+    return all;
+  }
+
+ private:
+  std::optional<Training> alone_;
+  std::optional<Split> split_;
+};
+
+// A net, the cards that share it, and the size of its inputs: words of a text, or pixels of a side.
 struct Course {
   std::string net;
+  int replicas = 1, stages = 1;
+  parallel::Pipeline pipeline = parallel::Pipeline::one_by_one;
+  std::int64_t blocks = 0;  // of a stack
   std::int64_t rows = 0, epochs = 0;
   std::vector<std::int64_t> lengths;  // of each batch of an epoch
   StepOptions step;
@@ -55,16 +130,23 @@ struct Course {
   [[nodiscard]] std::int64_t longest() const {
     return *std::max_element(lengths.begin(), lengths.end());
   }
-  [[nodiscard]] Training make(c10::Device device, const StepOptions& options) const {
-    if (net == "transformer") return transformer(device, options);
-    if (net == "convolutions") return convolutions(device, options);
-    return text(device, options, kThin);
+  [[nodiscard]] int cards() const { return replicas * stages; }
+  // The rows of the largest replica.
+  [[nodiscard]] std::int64_t of_replica() const { return (rows + replicas - 1) / replicas; }
+  [[nodiscard]] std::unique_ptr<Made> make(const sim::Simulation& box) const {
+    const c10::Device device = box.device(0);
+    if (net == "transformer") return std::make_unique<Made>(transformer(device));
+    if (net == "convolutions") return std::make_unique<Made>(convolutions(device));
+    if (net == "text") return std::make_unique<Made>(text(device, {}, kThin));
+    SplitOptions options{.replicas = replicas, .pipeline = pipeline};
+    for (int card = 0; card < cards(); ++card) options.devices.push_back(box.device(card));
+    return std::make_unique<Made>(stack(blocks), options);
   }
   [[nodiscard]] Tensors batch(std::int64_t length, std::uint64_t number) const {
     const auto chance = at::detail::createCPUGenerator(1000 * seed + number);
     if (net == "convolutions")
       return {torch::randn({rows, 3, length, length}, chance), torch::randint(5, {rows}, chance)};
-    const std::int64_t words = net == "text" ? kThin.vocabulary : 11;
+    const std::int64_t words = net == "transformer" ? 11 : kThin.vocabulary;
     return {torch::randint(words, {rows, length}, chance),
             torch::randint(words, {rows, length}, chance)};
   }
@@ -75,14 +157,22 @@ struct Course {
   }
 };
 
-Course course_of(std::uint64_t seed, Dice& dice) {
+Course course_of(std::uint64_t seed, Dice& dice, bool on_several) {
   Course course{.net = dice.pick({"transformer", "convolutions", "text"}), .seed = seed};
+  if (on_several) {
+    course.net = "stack";
+    course.stages = static_cast<int>(dice.between(1, 3));
+    course.replicas = static_cast<int>(dice.between(course.stages == 1 ? 2 : 1, 3));
+    if (dice.one_in(3)) course.pipeline = parallel::Pipeline::gpipe;
+    course.blocks = dice.between(2, 5);
+  }
   const bool has_pixels = course.net == "convolutions";
   course.rows = dice.between(5, 24);
   const std::int64_t length = has_pixels ? dice.between(9, 28) : dice.between(6, 24);
   course.epochs = dice.between(1, 3);
   for (std::int64_t left = dice.between(4, 7); left > 0; --left) {
-    const double longer = static_cast<double>(dice.between(5, course.net == "text" ? 20 : 8));
+    const double longer = static_cast<double>(
+        dice.between(5, course.net == "text" || course.net == "stack" ? 20 : 8));
     const double factor =
         dice.one_in(6) ? (has_pixels ? std::sqrt(longer) : longer) : 0.8 + 0.4 * dice.fraction();
     course.lengths.push_back(std::llround(factor * static_cast<double>(length)));
@@ -93,7 +183,7 @@ Course course_of(std::uint64_t seed, Dice& dice) {
                             .techniques = dice.one_in(2) ? plan::rung_names()
                                                          : std::set<std::string>{"checkpointing",
                                                                                  "fused_loss"}},
-                 .plan = {.micro_batch = dice.one_in(3) ? course.rows / 2 : 0},
+                 .plan = {.micro_batch = dice.one_in(3) ? course.of_replica() / 2 : 0},
                  .prices = !dice.one_in(3),
                  .grow_after = dice.between(1, 4)};
   return course;
@@ -101,26 +191,47 @@ Course course_of(std::uint64_t seed, Dice& dice) {
 
 // ---- How much memory it needs
 
+// Of each card.
 struct Need {
-  Bytes whole, least;  // of a card: each batch at once, and in the smallest parts
-  std::uint64_t requests = 0, in_least = 0;  // of a step
+  std::vector<Bytes> whole, least;          // each batch at once, and in the smallest parts
+  std::int64_t requests = 0, in_least = 0;  // of a step
 };
 
-// Of a step with the longest batch, after one with the shortest.
-std::pair<Bytes, std::uint64_t> measured(const Course& course, const Plan& plan) {
-  const sim::Simulation box = sim::simulate("1024GiB");
+sim::Simulation box_of(const std::vector<Bytes>& cards, sim::Mode mode) {
+  gpu::SimulatedBox box;
+  for (const Bytes card : cards) box.cards.push_back({.name = "card", .total = card});
+  return sim::simulate(box, {.mode = mode});
+}
+
+std::vector<Bytes> without_limit(const Course& course) {
+  return std::vector<Bytes>(static_cast<std::size_t>(course.cards()), 1024_GiB);
+}
+
+// Of a step with the longest batch, after one with the shortest: bytes of each card, and requests
+// of the card with the most.
+std::pair<std::vector<Bytes>, std::int64_t> measured(const Course& course, const Plan& plan) {
+  const sim::Simulation box = box_of(without_limit(course), sim::Mode::shape_only);
   StepOptions options = course.step;
   options.prices = options.adapts = false;
   options.plan = plan;
-  const Training run = course.make(box.device(0), options);
+  const auto made = course.make(box);
+  Step step(made->team(), options);
+  const auto requests = [&] {
+    std::uint64_t most = 0;
+    for (int card = 0; card < course.cards(); ++card)
+      most = std::max(most, box.card(card).requests());
+    return static_cast<std::int64_t>(most);
+  };
   const auto shortest = *std::min_element(course.lengths.begin(), course.lengths.end());
-  std::uint64_t before = 0;
+  std::int64_t before = 0;
   for (const std::int64_t length : {shortest, course.longest()}) {
-    before = box.card(0).requests();
-    static_cast<void>(run.step->run(course.batch(length, 0)));
+    before = requests();
+    static_cast<void>(step.run(course.batch(length, 0)));
   }
-  return {memory::get_gpu_memory_stats(box.device(0)).max_reserved,
-          box.card(0).requests() - before};
+  std::vector<Bytes> bytes;
+  for (int card = 0; card < course.cards(); ++card)
+    bytes.push_back(memory::get_gpu_memory_stats(box.device(card)).max_reserved);
+  return {bytes, requests() - before};
 }
 
 Need need_of(const Course& course) {
@@ -128,20 +239,28 @@ Need need_of(const Course& course) {
     std::ostringstream out;
     for (const std::int64_t micro_batch : {std::int64_t{0}, course.step.ladder.min_micro_batch}) {
       const auto [bytes, requests] = measured(course, {.micro_batch = micro_batch});
-      out << bytes.count << " " << requests << " ";
+      for (const Bytes card : bytes) out << card.count << " ";
+      out << requests << " ";
     }
     return out.str();
   });
   Need need;
-  std::istringstream(text) >> need.whole.count >> need.requests >> need.least.count >>
-      need.in_least;
+  std::istringstream in(text);
+  const auto read = [&](std::vector<Bytes>& bytes, std::int64_t& requests) {
+    bytes.resize(static_cast<std::size_t>(course.cards()));
+    for (Bytes& card : bytes) in >> card.count;
+    in >> requests;
+  };
+  read(need.whole, need.requests);
+  read(need.least, need.in_least);
   return need;
 }
 
 // ---- What happens to it
 
 struct Trouble {
-  Bytes card;
+  std::vector<Bytes> cards;
+  int where = 0;  // the card that it happens to
   sim::Injector injector;
   sim::Lift lift;
   // After a step: what others have of the card, and the share that the process may use.
@@ -154,27 +273,36 @@ struct Trouble {
 Trouble trouble_of(const Course& course, const Need& need, Dice& dice) {
   Trouble trouble;
   std::ostringstream words;
-  const Bytes floor = need.least + need.least / 8 + 8_MiB;
+  const auto floor_of = [&](std::size_t card) {
+    return need.least[card] + need.least[card] / 8 + 8_MiB;
+  };
   const auto share_of = [&](double share, Bytes bytes) {
     return Bytes{std::llround(share * static_cast<double>(bytes.count))};
   };
-  const Bytes most = std::max(need.whole + need.whole / 8, floor + 8_MiB);
-  const double size = dice.fraction();  // small ones more often
-  trouble.card = floor + share_of(0.05 + 0.95 * size * size, most - floor);
-  const Bytes spare = trouble.card - floor;
-  words << course.net << ", " << course.rows << " rows, " << course.steps() << " steps, "
-        << to_string(trouble.card) << " (needs " << to_string(need.least) << " to "
-        << to_string(need.whole) << ")";
+  words << course.net << ", " << course.replicas << " x " << course.stages << ", " << course.rows
+        << " rows, " << course.steps() << " steps";
+  for (std::size_t card = 0; card < need.least.size(); ++card) {
+    const Bytes floor = floor_of(card);
+    const Bytes most = std::max(need.whole[card] + need.whole[card] / 8, floor + 8_MiB);
+    const double size = dice.fraction();  // small ones more often
+    trouble.cards.push_back(floor + share_of(0.05 + 0.95 * size * size, most - floor));
+    words << ", " << to_string(trouble.cards.back()) << " (needs " << to_string(need.least[card])
+          << " to " << to_string(need.whole[card]) << ")";
+  }
+  trouble.where = course.cards() > 1 ? static_cast<int>(dice.below(need.least.size())) : 0;
+  const Bytes card = trouble.cards[static_cast<std::size_t>(trouble.where)];
+  const Bytes floor = floor_of(static_cast<std::size_t>(trouble.where));
+  const Bytes spare = card - floor;
+  if (course.cards() > 1) words << "; on card " << trouble.where;
 
-  const auto requests = static_cast<std::int64_t>(need.requests) * course.steps();
+  const std::int64_t requests = need.requests * course.steps();
   const auto some_request = [&] { return static_cast<std::uint64_t>(dice.between(1, requests)); };
   std::vector<sim::Injector> injectors;
   double left = 1;  // of what is spare, for neighbours
   if (dice.one_in(2)) {
     const double taken = dice.fraction();
     left -= taken;
-    const double share =
-        taken * static_cast<double>(spare.count) / static_cast<double>(trouble.card.count);
+    const double share = taken * static_cast<double>(spare.count) / static_cast<double>(card.count);
     const std::uint64_t comes = some_request(), goes = comes + some_request();
     injectors.push_back(sim::neighbour({{comes, share}, {goes, share / 2}}));
     words << "; a neighbour of " << to_string(share_of(taken, spare)) << " at request " << comes;
@@ -186,7 +314,7 @@ Trouble trouble_of(const Course& course, const Need& need, Dice& dice) {
     words << "; one of " << to_string(taken) << " after step " << comes;
   }
   if (dice.one_in(2)) {
-    const double least = static_cast<double>(floor.count) / static_cast<double>(trouble.card.count);
+    const double least = static_cast<double>(floor.count) / static_cast<double>(card.count);
     const std::int64_t step = dice.between(1, course.steps());
     trouble.budgets = {{step, least + (1 - least) * dice.fraction()}};
     if (dice.one_in(2)) trouble.budgets[step + dice.between(1, 5)] = 1;
@@ -205,7 +333,7 @@ Trouble trouble_of(const Course& course, const Need& need, Dice& dice) {
       }
       break;
     case 2: {
-      const std::uint64_t n = 3 * need.in_least + dice.below(1000);
+      const std::uint64_t n = 3 * static_cast<std::uint64_t>(need.in_least) + dice.below(1000);
       injectors.push_back(sim::every(n, some_request()));
       words << "; every " << n << "th request refused";
       break;
@@ -240,7 +368,7 @@ struct Record {
 void lift_after(const Event& event, const sim::Lift& lift, const Course& course) {
   if (event.kind != Event::Kind::oom && event.kind != Event::Kind::retry) lift.now();
   if (event.kind == Event::Kind::oom &&
-      largest_part(event.from, course.rows) <= course.step.ladder.min_micro_batch)
+      largest_part(event.from, course.of_replica()) <= course.step.ladder.min_micro_batch)
     lift.now();
 }
 
@@ -257,10 +385,8 @@ Batches batches_of(const Course& course, std::vector<std::int64_t>& given) {
 }
 
 Record run_with(const Course& course, const Trouble& trouble, Dice dice) {
-  const sim::Simulation box =
-      sim::simulate(gpu::SimulatedBox{.cards = {{.name = "card", .total = trouble.card}}},
-                    {.mode = sim::Mode::compute});
-  sim::Card& card = box.card(0);
+  const sim::Simulation box = box_of(trouble.cards, sim::Mode::compute);
+  sim::Card& card = box.card(trouble.where);
   Record record;
   TrainerOptions options{.step = course.step,
                          .epochs = course.epochs,
@@ -287,31 +413,31 @@ Record run_with(const Course& course, const Trouble& trouble, Dice dice) {
   std::optional<Batches> evaluation;
   std::vector<std::int64_t> evaluated;
   if (dice.one_in(2)) evaluation = batches_of(course, evaluated);
-  Training run = course.make(box.device(0), course.step);
-  Trainer trainer(*run.module, *run.optimizer, run.objective, batches_of(course, record.given),
-                  options, evaluation);
+  const auto made = course.make(box);
+  Trainer trainer(made->team(), batches_of(course, record.given), options, evaluation);
   const sim::InjectionScope scope(card, trouble.injector);
   record.trained = trainer.run();
   static_cast<void>(card.inject({}));
   card.set_used_by_others({});
   card.set_memory_fraction(1);
-  record.all = everything(run);
+  record.all = made->everything();
   return record;
 }
 
-// The same batches and plans on a card without a limit.
+// The same batches and plans on cards without a limit.
 Record clean_run(const Course& course, const std::vector<Plan>& plans) {
-  const sim::Simulation box = sim::simulate("1024GiB", {.mode = sim::Mode::compute});
+  const sim::Simulation box = box_of(without_limit(course), sim::Mode::compute);
   StepOptions options = course.step;
   options.prices = options.adapts = false;
   options.ladder.max_retries = 0;
-  const Training run = course.make(box.device(0), options);
+  const auto made = course.make(box);
+  Step step(made->team(), options);
   Record record;
   for (std::size_t i = 0; i < plans.size(); ++i) {
-    run.step->set_plan(plans[i]);
-    record.losses.push_back(run.step->run(course.batch(static_cast<std::int64_t>(i))).loss());
+    step.set_plan(plans[i]);
+    record.losses.push_back(step.run(course.batch(static_cast<std::int64_t>(i))).loss());
   }
-  record.all = everything(run);
+  record.all = made->everything();
   return record;
 }
 
@@ -358,13 +484,13 @@ Json report_of(const Course& course, const Trouble& trouble, const Dice& dice) {
 
 // ---- Many of them
 
-class RandomRuns : public ::testing::TestWithParam<int> {
+class Random : public ::testing::TestWithParam<int> {
  protected:
-  std::map<std::string, int> events_;
+  explicit Random(bool on_several) : on_several_(on_several) {}
 
   void survive(std::uint64_t seed) {
     Dice dice(seed);
-    const Course course = course_of(seed, dice);
+    const Course course = course_of(seed, dice, on_several_);
     const Trouble trouble = trouble_of(course, need_of(course), dice);
     SCOPED_TRACE("HEADROOM_SURVIVE_SEED=" + std::to_string(seed) + ": " + trouble.words);
     const Json report = report_of(course, trouble, dice);
@@ -372,21 +498,41 @@ class RandomRuns : public ::testing::TestWithParam<int> {
     if (!report.contains("events")) return;
     for (const Json& event : report.at("events")) ++events_[event.get<std::string>()];
   }
+
+  void survive_some() {
+    if (const auto seed = asked_for("HEADROOM_SURVIVE_SEED")) {
+      if (GetParam() == 0) survive(static_cast<std::uint64_t>(*seed));
+      return;
+    }
+    const std::int64_t runs = asked_for("HEADROOM_SURVIVE_RUNS").value_or(50);
+    for (std::int64_t i = GetParam(); i < runs; i += kGroups)
+      survive(static_cast<std::uint64_t>(i));
+    for (const auto& [kind, count] : events_) RecordProperty(kind, count);
+    // The runs are worth something only if memory did run out.
+    EXPECT_GT(events_["oom"], 0);
+  }
+
+ private:
+  const bool on_several_;
+  std::map<std::string, int> events_;
+};
+
+struct RandomRuns : Random {
+  RandomRuns() : Random(/*on_several=*/false) {}
+};
+struct RandomTeams : Random {
+  RandomTeams() : Random(/*on_several=*/true) {}
 };
 
 TEST_P(RandomRuns, LoseNoStepNoSampleAndNoBit) {
-  if (const auto seed = asked_for("HEADROOM_SURVIVE_SEED")) {
-    if (GetParam() == 0) survive(static_cast<std::uint64_t>(*seed));
-    return;
-  }
-  const std::int64_t runs = asked_for("HEADROOM_SURVIVE_RUNS").value_or(50);
-  for (std::int64_t i = GetParam(); i < runs; i += kGroups) survive(static_cast<std::uint64_t>(i));
-  for (const auto& [kind, count] : events_) RecordProperty(kind, count);
-  // The runs are worth something only if memory did run out.
-  EXPECT_GT(events_["oom"], 0);
+  survive_some();
+}
+TEST_P(RandomTeams, LoseNoStepNoSampleAndNoBit) {
+  survive_some();
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, RandomRuns, ::testing::Range(0, kGroups));
+INSTANTIATE_TEST_SUITE_P(Seeds, RandomTeams, ::testing::Range(0, kGroups));
 
 }  // namespace
 }  // namespace headroom::train

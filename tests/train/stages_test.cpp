@@ -8,9 +8,11 @@
 #include <atomic>
 #include <cmath>
 #include <limits>
+#include <random>
 #include <stdexcept>
 #include <tuple>
 
+#include "headroom/base/file.h"
 #include "headroom/sim/injection.h"
 #include "staged_net.h"
 
@@ -155,24 +157,43 @@ TEST_P(StagesFail, AnOutOfMemoryAtEachRequestOfEachCardLosesNoStep) {
     }
 }
 
-TEST_P(StagesFail, ALastingOutOfMemoryOnOneCardMakesThePartsOfAllSmaller) {
+// From the first step on, which reserves what commits need. Every third request, or with
+// HEADROOM_FAILED_STEPS (`make fail-teams`) each.
+TEST_P(StagesFail, ALastingOutOfMemoryAtAnyRequestOfAnyCardEndsAsACleanRunWithItsPlan) {
   const Shape shape = GetParam();
   const sim::Simulation box = cards(shape.ranks());
-  for (int card = 0; card < shape.ranks(); ++card) {
-    SCOPED_TRACE(card);
+  const Tensors batch = batch_of(12);
+  const std::uint64_t stride = environment("HEADROOM_FAILED_STEPS") ? 1 : 3;
+  const auto made = [&](const StepOptions& options) {
     torch::manual_seed(2);
-    sim::Lift lift;
-    StepOptions options = plain(4);
-    options.on_event = [&](const Event& event) {
-      if (event.to.micro_batch == 1) lift.now();
-    };
-    Together run(box, shape, layers(2, torch::kFloat), options);
-    static_cast<void>(run.step.run(batch_of(12)));
-    const sim::InjectionScope scope(box.card(card), sim::lasting(5, lift));
-    const Committed done = run.step.run(batch_of(12));
-    EXPECT_EQ(done.plan.micro_batch, 1);
-    static_cast<void>(run.state(shape));  // equal on all replicas
-  }
+    return std::make_unique<Together>(box, shape, layers(2, torch::kFloat), options);
+  };
+  for (int card = 0; card < shape.ranks(); ++card)
+    for (std::uint64_t request = 1;; request += stride) {
+      SCOPED_TRACE("card " + std::to_string(card) + ", request " + std::to_string(request));
+      const sim::Lift lift;
+      const sim::Happened happened;
+      StepOptions options = plain(4);
+      options.on_event = [&](const Event& event) {
+        if (event.kind == Event::Kind::shrink) lift.now();
+      };
+      const auto run = made(options);
+      Committed done;
+      {
+        const sim::InjectionScope scope(box.card(card),
+                                        sim::noted(sim::lasting(request, lift), happened));
+        done = run->step.run(batch);
+      }
+      if (!happened.at_all()) {
+        EXPECT_GT(request, 20U);
+        break;
+      }
+      EXPECT_LT(done.plan.micro_batch, 4);
+      const auto clean = made(plain(done.plan.micro_batch));
+      EXPECT_EQ(clean->step.run(batch).loss(), done.loss());
+      expect_same(run->state(shape), clean->state(shape));
+      if (::testing::Test::HasFailure()) return;
+    }
 }
 
 TEST_P(StagesFail, AnExceptionOfTheLossLeavesNoTrace) {
@@ -213,7 +234,39 @@ TEST_P(StagesFail, AnExceptionWhereOneRankCountsTermsLeavesNoTrace) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Stages, StagesFail,
-                         ::testing::Values(Shape{1, 4}, Shape{1, 4, Pipeline::gpipe}, Shape{2, 2}));
+                         ::testing::Values(Shape{1, 4}, Shape{1, 4, Pipeline::gpipe}, Shape{2, 2},
+                                           Shape{4, 1}));
+
+// Each step fails at another request of another card, and commits at the second attempt.
+// HEADROOM_FAILED_STEPS: how many; `make fail-teams` has 10,000.
+TEST(Stages, ManyFailedStepsNeitherHangNorDiffer) {
+  const Shape shape{2, 2};
+  const sim::Simulation box = cards(shape.ranks());
+  torch::manual_seed(7);
+  const auto net = layers(2, torch::kFloat);
+  const auto same =
+      torch::nn::Sequential(std::dynamic_pointer_cast<torch::nn::SequentialImpl>(net->clone()));
+  Together clean(box, shape, net, plain(1)), run(box, shape, same, plain(1));
+  const int wanted = std::stoi(environment("HEADROOM_FAILED_STEPS").value_or("100"));
+  std::mt19937 random(7);
+  int failed = 0;
+  for (int i = 0; failed < wanted; ++i) {
+    const Tensors batch = batch_of(5);
+    const auto card = static_cast<int>(random() % 4);
+    const std::uint64_t request = 1 + random() % 60;
+    SCOPED_TRACE("card " + std::to_string(card) + ", request " + std::to_string(request));
+    const double expected = clean.step.run(batch).loss();
+    Committed done;
+    {
+      const sim::InjectionScope scope(box.card(card), sim::once(request));
+      done = run.step.run(batch);
+    }
+    ASSERT_EQ(done.loss(), expected);
+    failed += done.attempts - 1;
+    if (i % 20 == 0) expect_same(run.state(shape), clean.state(shape));
+    ASSERT_FALSE(::testing::Test::HasFailure());
+  }
+}
 
 // ---- Clipping, scaling, buffers, ties ----
 
