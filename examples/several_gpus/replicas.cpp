@@ -30,6 +30,7 @@ struct NetImpl : nn::Module {
 TORCH_MODULE(Net);
 
 int main() {
+  torch::manual_seed(1);
   std::optional<sim::Simulation> box;
   std::vector<c10::Device> devices;
   const auto gpus = static_cast<int>(torch::cuda::device_count());
@@ -51,7 +52,7 @@ int main() {
   }
   train::Step step(team);
   double loss = 0;
-  for (int i = 0; i < 60; ++i) {
+  for (int i = 0; i < 100; ++i) {
     const torch::Tensor points = torch::randn({256, 2});
     const torch::Tensor quarters =
         2 * (points.select(1, 0) > 0).to(torch::kLong) + (points.select(1, 1) > 0).to(torch::kLong);

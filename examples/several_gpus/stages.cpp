@@ -34,6 +34,7 @@ struct BlockImpl : nn::Cloneable<BlockImpl> {
 TORCH_MODULE(Block);
 
 int main() {
+  torch::manual_seed(1);
   std::optional<sim::Simulation> box;
   std::vector<c10::Device> devices;
   const auto gpus = static_cast<int>(torch::cuda::device_count());
@@ -53,14 +54,14 @@ int main() {
                        [](const train::Tensors& parameters) {
                          return optim::make_adamw(
                              parameters,
-                             {.learning_rate = 1e-3, .form = optim::OptimizerForm::fused});
+                             {.learning_rate = 3e-3, .form = optim::OptimizerForm::fused});
                        },
                        [](const torch::Tensor& output, const train::Tensors& rows) {
                          return torch::mse_loss(output, rows[1]);
                        }),
                    options);
   double loss = 0;
-  for (int i = 0; i < 30; ++i) {
+  for (int i = 0; i < 100; ++i) {
     const torch::Tensor x = torch::randn({64, 8});
     loss = step.run({x, x.sum(1, /*keepdim=*/true)}).loss();
   }

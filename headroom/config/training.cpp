@@ -159,19 +159,10 @@ void check_quantize(const Resolved& config) {
       "optimizer=adamw8bit dtype=bfloat16, which shrinks what a training of all weights keeps"));
 }
 
-// Whether a person has just typed this key, and not that one: a run that goes on has both.
-bool is_newer(const Resolved& config, const char* key, const char* other) {
-  constexpr const char* kTyped = "command line";
-  return config.origin(key) == kTyped && config.origin(other) != kTyped;
-}
-
 Sharing sharing_of(const Resolved& config, const model::ModelConfig& model) {
   Sharing sharing{.replicas = static_cast<int>(config.whole("replicas"))};
-  // 0: not given
-  const std::int64_t stages =
-      is_newer(config, "split", "stages") ? 0 : config.optional_whole("stages").value_or(0);
-  const bool is_split = config.is_given("split") && !is_newer(config, "stages", "split");
-  const auto words = is_split ? config.words("split") : std::vector<std::string>{};
+  const std::int64_t stages = config.optional_whole("stages").value_or(0);  // 0: not given
+  const auto words = config.is_given("split") ? config.words("split") : std::vector<std::string>{};
   const std::string split = join(words, ",");
   const auto refuse = [&](const std::string& key, const std::string& expected,
                           const std::string& received) {
@@ -330,6 +321,12 @@ void choose_dataset(Resolved& config) {
         fmt::format("pairs of texts, which no dataset has, for {} ({}): it would learn to copy",
                     name, model.type()),
         "tokens", "model.config=gpt2, or bert-base-uncased"));
+}
+
+void choose_stages(Resolved& config) {
+  const auto is_typed = [&](const char* key) { return config.origin(key) == "command line"; };
+  if (is_typed("stages") && !is_typed("split")) config.set("split", {}, kChosen);
+  if (is_typed("split") && !is_typed("stages")) config.set("stages", {}, kChosen);
 }
 
 std::vector<std::string> stand_in_for_files(Resolved& config) {

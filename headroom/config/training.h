@@ -66,6 +66,8 @@ struct Training {
 void take_model_of_adapter(Resolved& config);
 // gpt-tiny has a dataset of its own. Throws UsageError for data that the model cannot learn from.
 void choose_dataset(Resolved& config);
+// Of `stages` and `split` one that is typed replaces the other of a file or of a run that goes on.
+void choose_stages(Resolved& config);
 // A dry run looks at no weight and no example: replaces those that are not given and not there, and
 // returns a sentence for each.
 [[nodiscard]] std::vector<std::string> stand_in_for_files(Resolved& config);

@@ -250,11 +250,16 @@ Lora Lora::joined(const std::vector<Lora>& parts) {
   Lora all;
   for (const Lora& part : parts) {
     all.options_ = part.options_;
-    all.layers_.insert(all.layers_.end(), part.layers_.begin(), part.layers_.end());
+    for (const Layer& layer : part.layers_)  // a tied one is in two parts
+      if (std::none_of(all.layers_.begin(), all.layers_.end(), [&](const Layer& one) {
+            return one.described.name == layer.described.name;
+          }))
+        all.layers_.push_back(layer);
     for (const std::string& name : part.others_)
       if (std::find(all.others_.begin(), all.others_.end(), name) == all.others_.end())
         all.others_.push_back(name);
   }
+  for (const Layer& layer : all.layers_) std::erase(all.others_, layer.described.name);
   return all;
 }
 
@@ -335,15 +340,17 @@ bool Lora::merged() const {
 }
 
 Lora add_lora(Module& model, const LoraOptions& options) {
-  if (options.targets.empty()) throw UsageError(expectation("add_lora", "targets", "none", "q, v"));
   std::vector<LoraLayer> layers;
-  for (const std::string& name : lora_layers(model, options.targets))
-    layers.push_back({.name = name, .rank = options.rank, .alpha = options.alpha});
+  if (!options.targets.empty())
+    for (const std::string& name : lora_layers(model, options.targets))
+      layers.push_back({.name = name, .rank = options.rank, .alpha = options.alpha});
   return add_lora_to(model, layers, options);
 }
 
 Lora add_lora_to(Module& model, const std::vector<LoraLayer>& layers, const LoraOptions& options) {
   check(options);
+  if (layers.empty() && !options.is_part)
+    throw UsageError(expectation("add_lora", "targets", "none", "q, v"));
   const std::vector<Target> targets = detail::checked_targets(model, layers);
   Lora lora;
   lora.options_ = options;

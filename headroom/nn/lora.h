@@ -56,6 +56,8 @@ struct LoraOptions {
   // memory for the same bits. Layers under autocast, with active dropout or with a convolution keep
   // copies in either case.
   bool keeps_input_once = true;
+  // The module is some layers of a model on several cards, and need not have a target.
+  bool is_part = false;
   std::vector<std::string> targets = {"q", "v"};
 };
 

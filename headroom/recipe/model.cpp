@@ -46,7 +46,9 @@ nn::Lora add_adapters(models::Model& model, const nn::LoraOptions& options) {
   for (const std::string& name : nn::lora_layers(whole_of(model)->module(), options.targets))
     if (here.contains(name))
       layers.push_back({.name = name, .rank = options.rank, .alpha = options.alpha});
-  return nn::add_lora_to(model.module(), layers, options);
+  nn::LoraOptions of_part = options;
+  of_part.is_part = true;
+  return nn::add_lora_to(model.module(), layers, of_part);
 }
 
 // A head that is tied to the embedding trains that in the first part, too.

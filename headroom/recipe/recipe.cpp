@@ -167,18 +167,24 @@ class Builder {
     if (!options.quantised.empty()) plan::rung_named(options.quantised).put(settings_, true);
   }
 
-  void add_rank(Model& made, c10::Device device, const std::optional<models::Part>& part) {
-    const auto model = libtorch::on(device, type_of(settings_),
-                                    [&] { return build_model(network_, settings_, part); });
-    made.ranks.push_back(model);
-    std::vector<std::string> lacking;  // in the files
-    if (weights_)
-      lacking = load(*model);
-    else
-      models::initialise(*model);
-    made.adapters.push_back(choose_what_is_trained(*model, training_, settings_));
-    if (weights_) check_frozen(model->module(), lacking, *weights_);
-    model->train();
+  // With weights, but for adapters.
+  void add_model(Model& made, c10::Device device, const std::optional<models::Part>& part) {
+    made.ranks.push_back(libtorch::on(device, type_of(settings_),
+                                      [&] { return build_model(network_, settings_, part); }));
+    lacking_.emplace_back();
+    if (!weights_) return models::initialise(*made.ranks.back());
+    const weights::Loaded now =
+        weights::load(*made.ranks.back(), *weights_, {.skip_other_shapes = true});
+    loaded_ = loaded_ ? together(*loaded_, now) : now;
+    lacking_.back() = now.missing;
+    for (const weights::OtherShape& other : now.other_shapes) lacking_.back().push_back(other.name);
+  }
+
+  void add_adapters(Model& made, std::size_t rank) const {
+    models::Model& model = *made.ranks[rank];
+    made.adapters.push_back(choose_what_is_trained(model, training_, settings_));
+    if (weights_) check_frozen(model.module(), lacking_[rank], *weights_);
+    model.train();
   }
 
   [[nodiscard]] std::unique_ptr<optim::Optimizer> optimizer(
@@ -196,19 +202,12 @@ class Builder {
   [[nodiscard]] const std::optional<weights::Loaded>& loaded() const { return loaded_; }
 
  private:
-  std::vector<std::string> load(models::Model& model) {
-    const weights::Loaded now = weights::load(model, *weights_, {.skip_other_shapes = true});
-    loaded_ = loaded_ ? together(*loaded_, now) : now;
-    std::vector<std::string> lacking = now.missing;
-    for (const weights::OtherShape& other : now.other_shapes) lacking.push_back(other.name);
-    return lacking;
-  }
-
   const config::Training& training_;
   const model::ModelConfig network_;
   model::Settings settings_;
   const std::optional<std::string> weights_;
   std::optional<weights::Loaded> loaded_;
+  std::vector<std::vector<std::string>> lacking_;  // in the files, of each rank
 };
 
 }  // namespace
@@ -248,12 +247,17 @@ Model model_of(const config::Training& training, const std::vector<c10::Device>&
     const auto stage = rank % static_cast<std::size_t>(sharing.stages);
     const auto part = parts.empty() ? std::nullopt : std::optional(parts[stage]);
     if (options.before_rank) options.before_rank(devices[rank]);
-    builder.add_rank(made, devices[rank], part);
-    if (builder.loaded() && rank + 1 == static_cast<std::size_t>(sharing.stages))
-      if (options.say) options.say(weights::to_string(*builder.loaded()));  // those of one replica
-    if (rank > 0) seed_card(devices[rank], seed + rank);
+    builder.add_model(made, devices[rank], part);
+    const bool is_last = rank + 1 == static_cast<std::size_t>(sharing.stages);  // of one replica
+    if (builder.loaded() && is_last && options.say)
+      options.say(weights::to_string(*builder.loaded()));
   }
   memory("model on the device");
+  for (std::size_t rank = 0; rank < devices.size(); ++rank) {
+    if (options.before_rank) options.before_rank(devices[rank]);
+    builder.add_adapters(made, rank);
+    if (rank > 0) seed_card(devices[rank], seed + rank);
+  }
   for (std::size_t rank = 0; rank < devices.size(); ++rank)
     made.optimizers.push_back(
         builder.optimizer(train::own_parameters(made.ranks, sharing.stages, rank)));

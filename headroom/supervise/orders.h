@@ -21,7 +21,8 @@ struct Orders {
   std::optional<Bytes> need;
   std::optional<int> count;  // of cards; std::nullopt: 1, inside another `run` all of its cards
   gpu::Order order = gpu::Order::most_free;
-  bool by_uuid = false;  // name the cards to the command by UUID
+  bool whole_cards = false;  // no slices of cards (MIG): CUDA gives a process one of them
+  bool by_uuid = false;      // name the cards to the command by UUID
   Seconds wait_timeout{3600};
   Seconds wait_interval{1};
   Seconds wait_for_more{0};  // for more memory than a place had that was too small

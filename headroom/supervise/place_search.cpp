@@ -60,7 +60,10 @@ void PlaceSearch::find_outer() {
 }
 
 gpu::Machine PlaceSearch::narrowed(gpu::Machine machine) const {
-  return gpu::narrowed(std::move(machine), orders_.devices, environment_);
+  gpu::Machine own = gpu::narrowed(std::move(machine), orders_.devices, environment_);
+  if (orders_.whole_cards)
+    std::erase_if(own.cards, [](const gpu::Card& card) { return card.slice.has_value(); });
+  return own;
 }
 
 gpu::Machine PlaceSearch::known() const {

@@ -128,7 +128,8 @@ nn::Lora load_adapter(torch::nn::Module& model, const std::filesystem::path& fol
                                    .alpha = config.alpha,
                                    .rank_stabilised = config.rank_stabilised,
                                    .dropout = config.dropout,
-                                   .float32 = options.float32});
+                                   .float32 = options.float32,
+                                   .is_part = options.is_part});
   const auto parameters = lora.parameters();
   for (std::size_t i = 0; i < parameters.size(); ++i)
     stored.copy(*adapters[i], parameters[i].second);

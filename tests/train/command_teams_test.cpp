@@ -189,10 +189,13 @@ TEST_F(TrainTeams, GoOnOnOneCardAndOnFour) {
   }
 }
 
-// Nothing of the first stage is trained.
-TEST_F(TrainTeams, TrainAHeadOnTheLastCard) {
-  for (const char* precision : {"fp16=false", "fp16=true"}) {
-    const Arguments both{"model=linear_probe",
+// Of a linear probe nothing of the first stage is trained.
+TEST_F(TrainTeams, TrainANewHeadOnTheLastCard) {
+  for (const auto& [model, precision] :
+       {std::pair{"model=linear_probe", "fp16=false"}, std::pair{"model=linear_probe", "fp16=true"},
+        std::pair{"model=lora", "fp16=false"}}) {
+    SCOPED_TRACE(std::string(model) + " " + precision);
+    const Arguments both{model,
                          "model.config=" + world_.vit(),
                          "dataset=flowers102",
                          "data_dir=" + world_.flowers102(),
@@ -224,6 +227,9 @@ TEST_F(TrainTeams, StagesOfARunThatWentOnFromOneCardWorkAtTheSameTime) {
   const Outcome alone = world_.train(arguments("out", {"--resume", "stages=1", "steps=8"}));
   ASSERT_EQ(alone.exit_code, 0) << alone.err;
   EXPECT_EQ(alone.json().at("cards").size(), 1U);
+  const Outcome again = world_.train(arguments("out", {"--resume", "steps=9"}));
+  ASSERT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_EQ(again.json().at("cards").size(), 1U);
 }
 
 TEST_F(TrainTeams, SaveTheFilesOfOneCard) {
@@ -233,6 +239,7 @@ TEST_F(TrainTeams, SaveTheFilesOfOneCard) {
       {"model=linear_probe"},
       {"model=linear_probe", "fp16=true"},
       {"model=lora", "model.lora_targets=transformer.h.1.attn.c_attn"},
+      {"model=lora", "model.lora_targets=lm_head"},  // tied to the embedding
       {"model=lora", "quantize=4bit"}};
   for (const Arguments& kind : kinds) {
     SCOPED_TRACE(join({kind.begin(), kind.end()}, " "));

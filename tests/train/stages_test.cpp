@@ -200,7 +200,7 @@ TEST_P(StagesFail, AnExceptionOfTheLossLeavesNoTrace) {
   const Shape shape = GetParam();
   const sim::Simulation box = cards(shape.ranks());
   Together run(box, shape, layers(2, torch::kFloat), plain(1));
-  const Tensors batch = batch_of(5);
+  const Tensors batch = batch_of(8);
   static_cast<void>(run.step.run(batch));
   const Tensors before = run.state(shape);
   std::atomic<int> calls = 0;

@@ -60,17 +60,38 @@ double largest_share(const config::Training& training) {
   return (most + 1) / (layers + 2);
 }
 
+// Parts of a batch whose activations wait on the first stage for their backward pass.
+std::int64_t parts_that_wait(const config::Training& training, std::int64_t part) {
+  const config::Sharing& sharing = training.sharing;
+  if (sharing.stages == 1) return 1;
+  const std::int64_t rows = training.config.whole("batch_size") *
+                            training.config.whole("gradient_accumulation_steps") / sharing.replicas,
+                     parts = std::max<std::int64_t>(1, rows / part);
+  return training.config.text("pipeline") == "gpipe"
+             ? parts
+             : std::min<std::int64_t>(parts, sharing.stages);
+}
+
 // The memory that the run needs on a card: that of its step by formula, plus a tenth for the
-// formula's errors. As many parts wait on the first stage as there are stages, with the activations
-// of its layers: those of one part in all layers.
+// formula's errors. A stage has its share of the layers.
 Bytes memory_needed(const config::Training& training, std::int64_t rows,
                     const gpu::DeviceProfile* profile) {
   model::Settings settings = training.settings;
   settings.batch = std::min(training.micro_batch(), rows);
   const forecast::Forecast whole = forecast::forecast_of(training.model.config, settings, profile);
+  const double share = largest_share(training);
+  trace::Parts of_card = whole.at_peak;
+  const auto scale = [](Bytes& bytes, double by) {
+    bytes = Bytes{std::llround(by * static_cast<double>(bytes.count))};
+  };
+  for (Bytes* const part :
+       {&of_card.parameters, &of_card.buffers, &of_card.gradients, &of_card.optimizer})
+    scale(*part, share);
+  scale(of_card.activations,
+        share * static_cast<double>(parts_that_wait(training, settings.batch)));
   const Bytes context = whole.process - whole.reserved;
-  const double own = largest_share(training) * static_cast<double>(whole.reserved.count);
-  return Bytes{std::llround(1.1 * (own + static_cast<double>(context.count)))};
+  const Bytes process = forecast::reserved_for(of_card) + context;
+  return Bytes{process.count + process.count / 10};
 }
 
 // The memory that `min_gpu_memory_mb` asks for. Its default is for runs of unknown need, and the
@@ -119,6 +140,7 @@ supervise::Orders orders_of(const config::Training& training, const gpu::Devices
   orders.command = {"headroom", "train", training.job()};
   orders.devices = devices;
   orders.count = training.sharing.cards();
+  orders.whole_cards = *orders.count > 1 && devices.kind != gpu::Devices::Kind::listed;
   if (!config.yes("auto_device")) orders.order = gpu::Order::index;
   orders.wait_interval = Seconds(config.number("gpu_check_interval_seconds"));
   return orders;
@@ -255,8 +277,9 @@ std::optional<RunPlace> take_place(const config::Training& training, const gpu::
   }
   if (answer.outcome == supervise::Outcome::no_cards)
     throw UnavailableError(answer.sentence + (count == 1 ? ", or allow_cpu=true" : ""));
-  const auto there = static_cast<int>(search->fresh().cards.size());
-  if (there < count)
+  const gpu::Machine machine = search->fresh();
+  const auto there = static_cast<int>(machine.cards.size());
+  if (count > 1 && !machine.silent && there < count)
     throw UnavailableError(
         expectation("--gpus", cards_wanted(training.sharing), std::to_string(there)));
   const bool may_wait = answer.waiting_helps && !config.yes("wait_for_gpu");

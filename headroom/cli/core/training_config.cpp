@@ -103,7 +103,9 @@ std::vector<Unused> unused_keys(const config::Training& training) {
 
 config::Resolved training_config(const config::Sources& sources) {
   for (const std::string& word : sources.overrides) answer_first_guess(word);
-  return config::resolve(config::training_keys(), sources);
+  config::Resolved config = config::resolve(config::training_keys(), sources);
+  config::choose_stages(config);
+  return config;
 }
 
 // The smallest card decides.

@@ -250,6 +250,7 @@ ExitCode Run::show_plan() {
   PlanAnswer answer = plan_answer(trainer_->step(), effective_batch_);
   const bool is_busy = !answer.fits && fits_when_alone(beside_others());
   const bool is_allowed = is_allowed_by_budget();
+  const std::string words = to_string(answer);
   answer.fits = answer.fits && is_allowed;
   const double seconds = step_seconds(
       training_.model_for(data_.outputs), training_.settings, answer,
@@ -259,7 +260,7 @@ ExitCode Run::show_plan() {
   if (is_json_)
     print(to_line(to_json(answer, machine_.own, seconds)) + "\n");
   else
-    print(fmt::format("{}\nabout {} a step{}; nothing was trained\n", to_string(answer),
+    print(fmt::format("{}\nabout {} a step{}; nothing was trained\n", words,
                       step_time_text(seconds), answer.fits ? "" : "; it does not fit"));
   return answer.fits ? kOk : is_busy && is_allowed ? kBusy : kDoesNotFit;
 }

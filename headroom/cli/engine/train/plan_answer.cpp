@@ -52,7 +52,7 @@ std::string to_string(const PlanAnswer& answer) {
   const char* const needs = stages == 1 ? "it needs" : "its stages need";
   const std::string needed = answer.needed ? to_string(*answer.needed, stages) : "";
   const std::string free = answer.free ? to_string(*answer.free, stages) : "";
-  if (!answer.fits && answer.needed->fits(*answer.free))
+  if (!answer.fits && !answer.allowed_by.empty() && answer.needed->fits(*answer.free))
     return fmt::format("{} does not fit; with {} it does: {} needs {}, and {} are usable", rows,
                        answer.allowed_by, plan, needed, free);
   if (!answer.fits)
