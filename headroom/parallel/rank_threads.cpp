@@ -17,7 +17,10 @@ namespace headroom::parallel {
 
 class RankThreads::Crew {
  public:
-  explicit Crew(const std::vector<c10::Device>& devices) : failures_(devices.size()) {
+  // Returns when all threads wait for work. One that still began would hold LibTorch's locks, which
+  // stay locked in a process that is forked now, as the one that prices plans is.
+  explicit Crew(const std::vector<c10::Device>& devices)
+      : running_(devices.size()), failures_(devices.size()) {
     try {
       for (std::size_t rank = 0; rank < devices.size(); ++rank)
         threads_.emplace_back([this, rank, device = devices[rank]] { work(rank, device); });
@@ -25,6 +28,8 @@ class RankThreads::Crew {
       end();
       throw;
     }
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return running_ == 0; });
   }
   ~Crew() {
     end();
@@ -59,6 +64,7 @@ class RankThreads::Crew {
     for (std::uint64_t done = 0;;) {
       {
         std::unique_lock lock(mutex_);
+        if (--running_ == 0) changed_.notify_all();
         changed_.wait(lock, [&] { return ends_ || round_ != done; });
         if (ends_) return;
         done = round_;
@@ -69,8 +75,6 @@ class RankThreads::Crew {
       } catch (...) {
         failures_[rank] = std::current_exception();
       }
-      const std::lock_guard lock(mutex_);
-      if (--running_ == 0) changed_.notify_all();
     }
   }
 
@@ -87,7 +91,7 @@ class RankThreads::Crew {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::uint64_t round_ = 0;
-  std::size_t running_ = 0;
+  std::size_t running_;  // threads that do not wait for work
   bool ends_ = false;
   const std::function<void(int)>* job_ = nullptr;
   const at::ThreadLocalState* state_ = nullptr;

@@ -3,7 +3,9 @@
 #include <ATen/Parallel.h>
 #include <ATen/autocast_mode.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <torch/torch.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <stdexcept>
@@ -97,6 +99,30 @@ TEST(RankThreads, ARanksDeviceIsTheCurrentOne) {
 
 TEST(RankThreads, NoDeviceIsNoTeam) {
   EXPECT_THROW(RankThreads({}), UsageError);
+}
+
+// Plans are priced in a child process. One that was forked while a rank's thread began waited for
+// ever for a lock of LibTorch's. A suite of its own: what LibTorch begins once must not have begun.
+TEST(RankThreadsBegun, LetAProcessFork) {
+  for (int i = 0; i < 40; ++i) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::alarm(20);
+      const RankThreads threads(std::vector<c10::Device>(6, c10::Device(c10::kCPU)));
+      const pid_t grandchild = ::fork();
+      if (grandchild == 0) {
+        ::alarm(10);
+        at::set_num_threads(1);
+        ::_exit(0);
+      }
+      int status = 1;
+      ::waitpid(grandchild, &status, 0);
+      ::_exit(status == 0 ? 0 : 1);
+    }
+    int status = 1;
+    ::waitpid(child, &status, 0);
+    ASSERT_EQ(status, 0) << "time " << i + 1;
+  }
 }
 
 }  // namespace

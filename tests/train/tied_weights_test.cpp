@@ -93,12 +93,15 @@ TEST(Stages, ATiedWeightIsTrainedOnceAndItsCopyFollows) {
     const Committed done = net.step->run(batch);
     EXPECT_NEAR(done.loss(), loss.item<double>(), 1e-11);
     EXPECT_NEAR(done.gradient_norm(), norm, 1e-10);
-    for (std::size_t rank = 0; rank < net.modules.size(); ++rank)
-      if (const Tensor* const one = net.modules[rank]->named_parameters().find("table")) {
-        EXPECT_TRUE(one->cpu().equal(net.modules[0]->named_parameters()["table"].cpu())) << rank;
+    const Tensor first = net.modules[0]->named_parameters()["table"];
+    for (std::size_t rank = 0; rank < net.modules.size(); ++rank) {
+      const auto named = net.modules[rank]->named_parameters();
+      if (const Tensor* const one = named.find("table")) {
+        EXPECT_TRUE(one->cpu().equal(first.cpu())) << rank;
         EXPECT_TRUE(torch::allclose(one->cpu(), table, 1e-8, 1e-10)) << rank;
         EXPECT_FALSE(one->grad().defined());
       }
+    }
   }
 }
 
