@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "headroom/base/text.h"
 #include "headroom/memory/detail/peaks.h"
 #include "headroom/memory/device_memory.h"
 
@@ -72,11 +73,22 @@ std::string log_gpu_memory_stats(std::string_view prefix, c10::Device device, co
   return line;
 }
 
+// "sim:0 to sim:3", or "sim:0, sim:2 and sim:3".
+static std::string names_of(const std::vector<c10::Device>& devices) {
+  std::vector<std::string> names;
+  bool follow = true;  // one another
+  for (const c10::Device device : devices) {
+    follow = follow && device.index() == devices.front().index() + static_cast<int>(names.size());
+    names.push_back(device.str());
+  }
+  return follow ? names.front() + " to " + names.back() : listed(names);
+}
+
 std::string log_gpu_memory_stats(std::string_view prefix, const std::vector<c10::Device>& devices) {
   if (devices.size() == 1) return log_gpu_memory_stats(prefix, devices.front());
   std::string line(prefix);
   if (!line.empty()) line += ": ";
-  line += devices.front().str() + " to " + devices.back().str();
+  line += names_of(devices);
   const auto add = [&](const char* name, Bytes GpuMemoryStats::*figure) {
     Bytes least = get_gpu_memory_stats(devices.front()).*figure, most = least;
     for (const c10::Device device : devices) {

@@ -191,6 +191,9 @@ std::string empty_one(const gpu::Card& card, const gpu::Devices& devices) {
   return "1x" + (is_of_catalogue ? own.name : std::to_string(own.total.count));
 }
 
+// What a run on several cards, or its folder, can be given for one.
+constexpr const char* kOnOne = "replicas=1 stages=1";
+
 // "4 cards for replicas=2 stages=2"
 std::string cards_wanted(const config::Sharing& sharing) {
   return fmt::format("{} for replicas={} stages={}", counted(sharing.cards(), "card"),
@@ -216,7 +219,7 @@ std::optional<RunPlace> take_place(const config::Training& training, const gpu::
   const int count = training.sharing.cards();
   const auto too_few = [&](const std::string& received) {
     throw UsageError(expectation("--gpus", cards_wanted(training.sharing), received,
-                                 fmt::format("--gpus sim:{}x24GiB", count)));
+                                 fmt::format("--gpus sim:{}x24GiB, or {}", count, kOnOne)));
   };
   if (devices.kind == gpu::Devices::Kind::cpu) {
     if (count > 1) too_few("the CPU");
@@ -281,7 +284,7 @@ std::optional<RunPlace> take_place(const config::Training& training, const gpu::
   const auto there = static_cast<int>(machine.cards.size());
   if (count > 1 && !machine.silent && there < count)
     throw UnavailableError(
-        expectation("--gpus", cards_wanted(training.sharing), std::to_string(there)));
+        expectation("--gpus", cards_wanted(training.sharing), std::to_string(there), kOnOne));
   const bool may_wait = answer.waiting_helps && !config.yes("wait_for_gpu");
   throw BusyError(answer.sentence + (may_wait ? "; try wait_for_gpu=true" : ""));
 }

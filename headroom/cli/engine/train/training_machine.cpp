@@ -36,11 +36,6 @@ TrainingMachine::TrainingMachine(const Json& request) : share(request), request_
   for (const c10::Device device : own) share.begin_on(device);
 }
 
-std::string TrainingMachine::words() const {
-  const std::string first = own.front().str();
-  return own.size() == 1 ? first : first + " to " + own.back().str();
-}
-
 std::vector<train::Elsewhere> TrainingMachine::others(const config::Resolved& config) {
   std::vector<train::Elsewhere> all;
   if (own.size() > 1) return all;

@@ -4,7 +4,6 @@
 #include <c10/core/Device.h>
 
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "headroom/base/json.h"
@@ -31,8 +30,6 @@ class TrainingMachine {
   // has no others, and where the driver does not answer.
   [[nodiscard]] std::vector<gpu::HolderReport> holders(c10::Device device) const;
   [[nodiscard]] bool is_cpu() const { return own.front().is_cpu(); }
-  // "cuda:0", "cuda:0 to cuda:3"
-  [[nodiscard]] std::string words() const;
 
   std::vector<c10::Device> own;  // by rank (parallel/layout.h)
   TrainingShare share;           // outlives the box: the lease ends after the memory is given back

@@ -125,7 +125,7 @@ recipe::Model model_where_it_fits(TrainingMachine& machine, const config::Traini
           {.device = last, .failure = train::failure_from(judgement, last), .in_a_step = false}));
       fits_nowhere(last, judgement);
     }
-    const std::string now = machine.words(), next = places[i + 1].front().str();
+    const std::string now = machine.own.front().str(), next = places[i + 1].front().str();
     view.say("the model does not fit on " + now + "; trying " + next);
     events.push_back(move(now, next));
     ++i;
