@@ -5,6 +5,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <tuple>
 
 #include "headroom/base/error.h"
 #include "headroom/base/text.h"
@@ -208,6 +209,17 @@ std::vector<const CatalogueCard*> cards_called(std::string_view name) {
 const CatalogueCard* find_card(std::string_view name) {
   const std::vector<const CatalogueCard*> meant = cards_called(name);
   return meant.size() == 1 ? meant.front() : nullptr;
+}
+
+const CatalogueCard& rates_for(std::string_view name, Bytes total) {
+  if (const CatalogueCard* const own = find_card(name)) return *own;
+  const auto rank = [&](const CatalogueCard& one) {
+    const auto by_driver = std::abs((one.total - total).count),
+               by_cuda = std::abs((one.cuda_total.value_or(one.total) - total).count);
+    return std::tuple(one.kind == "mig", std::min(by_driver, by_cuda), !one.rates.bf16);
+  };
+  return *std::min_element(catalogue().begin(), catalogue().end(),
+                           [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
 }
 
 const CatalogueCard& card_named(std::string_view name, std::string_view where,

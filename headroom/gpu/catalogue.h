@@ -54,6 +54,11 @@ struct CatalogueCard {
 // The one card that a name means. Null if there is none, or if there are several ("A100").
 [[nodiscard]] const CatalogueCard* find_card(std::string_view name);
 
+// The card whose rates and links a card of this name and size is taken to have: its own if the
+// catalogue has it, else those of the one nearest in memory, by the driver's total or by CUDA's. Of
+// equally near ones, the first that computes in bf16. Never a MIG slice for a plain size.
+[[nodiscard]] const CatalogueCard& rates_for(std::string_view name, Bytes total);
+
 // Like find_card, but throws UsageError. The error lists the cards of an ambiguous name, or the
 // nearest cards of an unknown one. `where` and `expected` begin the error's text.
 [[nodiscard]] const CatalogueCard& card_named(

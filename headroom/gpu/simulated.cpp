@@ -180,10 +180,12 @@ SimulatedBox parse_simulated(std::string_view spec) {
       refuse(part, to_integer(what)
                        ? "sim:" + std::to_string(count) + "x" + std::string(what) + "GiB"
                        : "sim:24GiB");
-    if (count > kMostSimulatedCards ||
-        box.cards.size() + static_cast<std::size_t>(count) > kMostSimulatedCards)
-      throw UsageError(expectation(
-          kSim, "at most " + std::to_string(kMostSimulatedCards) + " simulated cards", spec));
+    const int most = box.name.empty() ? kMostCards : kMostSimulatedCards;
+    if (count > most || std::ssize(box.cards) + count > most)
+      throw UsageError(expectation(kSim,
+                                   "at most " + std::to_string(most) + " simulated cards" +
+                                       (box.name.empty() ? "" : " in a box with a name"),
+                                   spec));
     box.cards.insert(box.cards.end(), static_cast<std::size_t>(count), card);
   }
   return box;

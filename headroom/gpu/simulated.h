@@ -16,8 +16,11 @@
 
 namespace headroom::gpu {
 
-// The simulated backend has a fixed table of devices; autograd's threads would not see more.
+// As many cards as a process can simulate: LibTorch has a fixed table of devices, and autograd's
+// threads would not see more. So many can be in a box with a name, too.
 inline constexpr int kMostSimulatedCards = 16;
+// As many as a machine without a name can have: as an inventory, or to plan for.
+inline constexpr int kMostCards = 64;
 
 struct SimulatedCard {
   std::string name = {};

@@ -46,9 +46,10 @@ double size_in(std::string_view text) {
 }
 
 // The models that a bare size can mean, one for each usual size.
-constexpr std::array<std::string_view, 12> kStandard{
-    "gpt2",        "gpt2-medium",  "gpt2-large",  "opt-1.3b",    "opt-2.7b",      "llama-2-7b",
-    "llama-2-13b", "gpt-neox-20b", "qwen2.5-32b", "llama-2-70b", "mixtral-8x22b", "llama-3.1-405b"};
+constexpr std::array<std::string_view, 13> kStandard{
+    "gpt2",        "gpt2-medium",   "gpt2-large",    "opt-1.3b",     "opt-2.7b",
+    "llama-2-7b",  "pythia-12b",    "llama-2-13b",   "gpt-neox-20b", "qwen2.5-32b",
+    "llama-2-70b", "mixtral-8x22b", "llama-3.1-405b"};
 
 double distance(const CatalogueModel& model, double size) {
   return std::abs(std::log(static_cast<double>(model.parameters) / size));

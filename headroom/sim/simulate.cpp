@@ -82,6 +82,11 @@ Simulation simulate(const gpu::SimulatedBox& box, const SimulationOptions& optio
   static std::mutex one_at_a_time;
   const std::lock_guard lock(
       one_at_a_time);  // a second box is refused before it joins a shared one
+  if (std::ssize(box.cards) > gpu::kMostSimulatedCards)
+    throw UsageError(expectation(
+        "simulate",
+        "at most " + std::to_string(gpu::kMostSimulatedCards) + " simulated cards in a process",
+        std::to_string(box.cards.size())));
   check_alone("simulate");
   SimulationOptions resolved = options;
   if (!resolved.settings) resolved.settings = settings_of_environment();

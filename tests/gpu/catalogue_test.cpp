@@ -191,6 +191,19 @@ TEST(CardNamed, ACardInTwoSizesIsNamedWithBoth) {
               ::testing::EndsWith("; try RTX PRO 5000 48GB or RTX PRO 5000 72GB"));
 }
 
+// Cards given by size took the times of an A100, and no output said so.
+TEST(RatesFor, ASizeAreThoseOfTheCardNearestInMemory) {
+  using namespace headroom::literals;
+  EXPECT_EQ(rates_for("Simulated GPU 31.36 GiB", 33'672'000'000_B).brief, "RTX 5090")
+      << "whose total by CUDA is 31.35 GiB";
+  EXPECT_EQ(rates_for("Simulated GPU 24.00 GiB", 24_GiB).brief, "RTX 3090")
+      << "the first of four that computes in bf16";
+  EXPECT_EQ(rates_for("", 80_GiB).brief, "A100 80GB PCIe");
+  EXPECT_NE(rates_for("", 5_GiB).kind, "mig");
+  EXPECT_EQ(rates_for("NVIDIA GeForce RTX 4090", 10_GiB).brief, "RTX 4090")
+      << "a card of the catalogue has its own";
+}
+
 TEST(CardNamed, ANameOfSeveralIsRefusedWithAllOfThem) {
   EXPECT_EQ(refusal_of("A100"),
             "[card_named] expected a name that only one card has, received 'A100'; try A100 40GB "

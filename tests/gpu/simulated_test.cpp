@@ -60,13 +60,20 @@ TEST(ParseSimulated, ADecimalSizeIsASizeAndNoCard) {
   EXPECT_EQ(parse_simulated("1x24GB").cards[0].profile, "");
 }
 
-TEST(ParseSimulated, SixteenCardsAreTheMost) {
-  EXPECT_EQ(parse_simulated("16x1GiB").cards.size(), 16u);
-  EXPECT_EQ(parse_simulated("8x1GiB,8x2GiB").cards.size(), 16u);
+// 16 was the limit of every spec, though only simulating has it, and planning has not.
+TEST(ParseSimulated, SixtyFourCardsAreTheMostOfAnInventory) {
+  EXPECT_EQ(parse_simulated("64x24GiB").cards.size(), 64u);
+  EXPECT_EQ(parse_simulated("32x1GiB,32x2GiB").cards.size(), 64u);
   for (const char* spec :
-       {"17x1GiB", "8x1GiB,9x1GiB", "1000000000x1GiB", "9223372036854775807x1GiB"})
-    EXPECT_TRUE(contains(refusal_of_spec(spec), "at most 16 simulated cards"))
+       {"65x1GiB", "32x1GiB,33x1GiB", "1000000000x1GiB", "9223372036854775807x1GiB"})
+    EXPECT_TRUE(contains(refusal_of_spec(spec), "at most 64 simulated cards"))
         << refusal_of_spec(spec);
+}
+
+TEST(ParseSimulated, SixteenCardsAreTheMostOfASharedBox) {
+  EXPECT_EQ(parse_simulated("16x1GiB@lab").cards.size(), 16u);
+  EXPECT_TRUE(
+      contains(refusal_of_spec("17x1GiB@lab"), "at most 16 simulated cards in a box with a name"));
 }
 
 TEST(ParseSimulated, RefusesWhatItCannotRead) {

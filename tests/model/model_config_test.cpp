@@ -116,6 +116,12 @@ TEST(ModelNamed, FindsModelsByNameAliasAndCase) {
 
 TEST(ModelNamed, TakesTheNearestStandardShapeForASizeAndSaysWhich) {
   EXPECT_EQ(model_named("7B").name, "llama-2-7b");
+  // Both meant llama-2-13b, so a benchmark over them would have run one model twice.
+  EXPECT_EQ(model_named("11B").name, "pythia-12b");
+  EXPECT_EQ(model_named("13B").name, "llama-2-13b");
+  EXPECT_EQ(model_named("3B").name, "opt-2.7b");
+  EXPECT_EQ(model_named("20B").name, "gpt-neox-20b");
+  EXPECT_EQ(model_named("33B").name, "qwen2.5-32b");
   EXPECT_THAT(model_named("7B").note, HasSubstr("llama-2-7b, 6.74 B"));
   EXPECT_EQ(model_named("125m").name, "gpt2");
   EXPECT_EQ(model_named("1.3B").name, "opt-1.3b");

@@ -1,8 +1,5 @@
 // Profiles of simulated cards (profiler.h): a recorder of calls, and an observer of each
 // card.
-#include <algorithm>
-#include <cmath>
-
 #include "headroom/profile/detail/call_recorder.h"
 #include "headroom/profile/detail/sources.h"
 #include "headroom/sim/simulate.h"
@@ -10,18 +7,11 @@
 namespace headroom::profile::detail {
 namespace {
 
-// The catalogue's card of this name, or the nearest in memory for a card that is only a size. Null
-// for a card without a limit.
+// Null for a card without a limit.
 const gpu::CatalogueCard* rates_of(const sim::Card& card) {
   if (const auto* const named = gpu::find_card(card.options().name)) return named;
   if (card.capacity() == allocator::kUnlimited) return nullptr;
-  const auto& all = gpu::catalogue();
-  const auto distance = [&](const gpu::CatalogueCard& one) {
-    return std::abs((one.total - card.capacity()).count);
-  };
-  return &*std::min_element(all.begin(), all.end(), [&](const auto& a, const auto& b) {
-    return distance(a) < distance(b);
-  });
+  return &gpu::rates_for(card.options().name, card.capacity());
 }
 
 std::shared_ptr<sim::Card> card_at(int index) {
