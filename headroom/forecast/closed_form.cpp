@@ -214,6 +214,27 @@ void list_modules(Forecast& forecast, Network& net) {
   }
 }
 
+void list_work(Forecast& forecast, Network& net) {
+  for (std::size_t i = 0; i < net.modules.size(); ++i) {
+    const auto number = static_cast<int>(i);
+    forecast.work.push_back({.name = net.modules[i].name,
+                             .layers = net.modules[i].run,
+                             .forward = net.tape.effort_of(number, Phase::forward),
+                             .backward = net.tape.effort_of(number, Phase::backward)});
+    forecast.effort += forecast.work.back().forward;
+    forecast.effort += forecast.work.back().backward;
+  }
+  for (const Parameter& parameter : net.tape.parameters()) {
+    ModuleWork& module = forecast.work[static_cast<std::size_t>(parameter.module)];
+    const std::int64_t gradient = parameter.trained ? parameter.bytes() : 0;
+    module.resident +=
+        Bytes{(parameter.bytes() + gradient + detail::state_of(net.settings, parameter).bytes) *
+              parameter.times};
+    module.parameters += parameter.count() * parameter.times;
+    if (parameter.trained) module.trainable_parameters += parameter.count() * parameter.times;
+  }
+}
+
 Tape::Options tape_options(const model::Settings& settings, bool trains,
                            const gpu::DeviceProfile* chip) {
   Tape::Options options;
@@ -321,16 +342,16 @@ Forecast counted(const model::ModelConfig& config, const model::Settings& settin
     run_training(forecast, net, options, profile);
   else
     run_inference(forecast, net, profile);
-  for (const Parameter& parameter : net.tape.parameters()) {
-    forecast.parameters += parameter.count() * parameter.times;
-    if (parameter.trained) forecast.trainable_parameters += parameter.count() * parameter.times;
+  list_work(forecast, net);
+  for (const ModuleWork& module : forecast.work) {
+    forecast.parameters += module.parameters;
+    forecast.trainable_parameters += module.trainable_parameters;
   }
   list_modules(forecast, net);
   // The dry run knows the full name of each layer and refuses targets that match none.
   for (const std::string& target : net.targets_not_met())
     forecast.assumed.push_back("no adapters for `" + target +
                                "`: by formula no layer is called so");
-  forecast.effort = net.tape.effort();
   forecast.reserved = reserved_for(forecast.at_peak);
   forecast.process = forecast.reserved;
   if (profile != nullptr && profile->context) forecast.process += *profile->context;

@@ -38,6 +38,16 @@ struct ModuleMemory {
   Bytes bytes;
 };
 
+// The work of a module, for dividing a model among cards: embeddings, a list of layers, a head.
+// Figures are of all of its layers together.
+struct ModuleWork {
+  std::string name;
+  std::int64_t layers = 0;  // that a split of the model counts (models/model.h)
+  long long parameters = 0, trainable_parameters = 0;
+  Bytes resident = {};       // parameters, gradients and states
+  Effort forward, backward;  // of one micro-batch
+};
+
 struct Forecast {
   long long parameters = 0, trainable_parameters = 0;
   model::Settings settings;          // as given, with task, seq, target_seq and image decided
@@ -51,7 +61,8 @@ struct Forecast {
   Bytes on_host, on_disk;       // offloaded bytes
   Bytes offloaded_activations;  // the activations among them
   std::vector<ModuleMemory> by_module;
-  Effort effort;  // of the forward and backward pass of one micro-batch
+  Effort effort;                 // of the forward and backward pass of one micro-batch
+  std::vector<ModuleWork> work;  // in the order in which the modules run; `effort` is their sum
 };
 
 // The bytes of a model or a batch exceed 64 bits, though each size alone is in range.

@@ -12,6 +12,7 @@ void Effort::add_product(Arithmetic arithmetic, double operations, double bytes)
       products_[static_cast<std::size_t>(arithmetic)][static_cast<std::size_t>(power)];
   products.operations += operations;
   products.bytes += bytes;
+  products.kernels += 1;
 }
 
 double Effort::operations() const {
@@ -21,15 +22,27 @@ double Effort::operations() const {
   return all;
 }
 
-void Effort::repeat_since(const Effort& before, double times) {
+void Effort::add(const Effort& now, const Effort& then, double times) {
   for (std::size_t i = 0; i < kArithmetics; ++i)
     for (std::size_t j = 0; j < kIntensities; ++j) {
-      Products& now = products_[i][j];
-      const Products& then = before.products_[i][j];
-      now.operations += times * (now.operations - then.operations);
-      now.bytes += times * (now.bytes - then.bytes);
+      const Products& last = now.products_[i][j];
+      const Products& first = then.products_[i][j];
+      Products& sum = products_[i][j];
+      sum.operations += times * (last.operations - first.operations);
+      sum.bytes += times * (last.bytes - first.bytes);
+      sum.kernels += times * (last.kernels - first.kernels);
     }
-  moved_ += times * (moved_ - before.moved_);
+  moved_ += times * (now.moved_ - then.moved_);
+  kernels_ += times * (now.kernels_ - then.kernels_);
+}
+
+Effort& Effort::operator+=(const Effort& more) {
+  add(more, {}, 1);
+  return *this;
+}
+
+void Effort::repeat_since(const Effort& before, double times) {
+  add(*this, before, times);
 }
 
 }  // namespace headroom::forecast

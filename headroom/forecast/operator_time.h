@@ -1,7 +1,7 @@
 // The time of one operator on a card, by the same roofline as step_time.h: a matrix product takes
 // its operations at the card's rate, or its bytes at the card's bandwidth, whichever is longer;
-// every other operator takes the bytes that it reads and writes. Kernel launches are left out, so
-// the figure is too small for operators of less than some ten microseconds.
+// every other operator takes the bytes that it reads and writes. A kernel takes some microseconds
+// at least (step_time.h); an operator of several small ones takes more than this says.
 //
 //   operator_seconds({.name = "aten::mm", .inputs = {{512, 768}, {768, 3072}},
 //                     .output = {512, 3072}, .bytes = 17e6}, gpu::find_card("RTX 4090"));

@@ -10,6 +10,9 @@ namespace {
 constexpr double kReached = 0.6;  // of a rate, where the chip is not measured
 // The share of a data sheet's bandwidth that kernels over large tensors reach.
 constexpr double kReachedBandwidth = 0.8;
+// The least time of a kernel in a row of small ones: "Getting Started with CUDA Graphs", NVIDIA's
+// developer blog, September 2019.
+constexpr double kKernelSeconds = 3.8e-6;
 // Host memory, where offloaded optimizer states are updated; disk.
 constexpr double kHostBytesPerSecond = 50e9, kDiskBytesPerSecond = 3e9;
 
@@ -45,11 +48,13 @@ double operations_per_second(const gpu::CatalogueCard& card, Arithmetic arithmet
 }
 
 double pass_seconds(const Effort& effort, const gpu::CatalogueCard& card) {
-  double seconds = effort.moved() / bandwidth(card);
+  double seconds =
+      std::max(effort.moved() / bandwidth(card), effort.other_kernels() * kKernelSeconds);
   for (std::size_t i = 0; i < Effort::kArithmetics; ++i) {
     const double rate = operations_per_second(card, static_cast<Arithmetic>(i));
     for (const Effort::Products& products : effort.products()[i])
-      seconds += std::max(products.operations / rate, products.bytes / bandwidth(card));
+      seconds += std::max({products.operations / rate, products.bytes / bandwidth(card),
+                           products.kernels * kKernelSeconds});
   }
   return seconds;
 }

@@ -6,7 +6,8 @@
 //   const double seconds = step_seconds(forecast_of(config, settings), gpu::find_card("RTX 4090"));
 //
 // Its purpose is to compare settings. tests/forecast/step_time_test.cpp checks it against published
-// throughputs. It leaves out kernel launch times, which bound small steps.
+// throughputs. A kernel takes some microseconds at least, as kernels of equal intensity do in the
+// mean.
 #pragma once
 
 #include "headroom/forecast/closed_form.h"

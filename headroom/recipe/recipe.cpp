@@ -14,7 +14,7 @@
 #include "headroom/model/shapes.h"
 #include "headroom/models/initialise.h"
 #include "headroom/nn/quantise.h"
-#include "headroom/parallel/pipeline.h"
+#include "headroom/plan/pipeline.h"
 #include "headroom/plan/technique.h"
 #include "headroom/recipe/model.h"
 #include "headroom/weights/adapter_files.h"
@@ -297,7 +297,7 @@ train::StepOptions step_options_of(const config::Training& training, std::int64_
 
 train::Team team_of(const config::Training& training, const Model& model) {
   return train::team_of(model.ranks, model.optimizers, model.stages,
-                        parallel::pipeline_named(training.config.text("pipeline")),
+                        plan::pipeline_named(training.config.text("pipeline")),
                         {.quantises = training.config.text("quantize") == "auto"});
 }
 

@@ -36,7 +36,7 @@ Tensors own_parameters(const RankModels& models, int stages, std::size_t rank) {
 
 Team team_of(const RankModels& models,
              const std::vector<std::unique_ptr<optim::Optimizer>>& optimizers, int stages,
-             parallel::Pipeline pipeline, const ModelObjectiveOptions& options) {
+             plan::Pipeline pipeline, const ModelObjectiveOptions& options) {
   Team team{.stages = stages, .pipeline = pipeline};
   for (std::size_t rank = 0; rank < models.size(); ++rank) {
     const auto earlier = of_earlier_stages(models, stages, rank);

@@ -27,7 +27,7 @@ using RankModels = std::vector<std::shared_ptr<models::Model>>;
 // Copies are tied to their weights.
 [[nodiscard]] Team team_of(const RankModels& models,
                            const std::vector<std::unique_ptr<optim::Optimizer>>& optimizers,
-                           int stages, parallel::Pipeline pipeline = parallel::Pipeline::one_by_one,
+                           int stages, plan::Pipeline pipeline = plan::Pipeline::one_by_one,
                            const ModelObjectiveOptions& options = {});
 
 // The parts of a model of so many layers, as equal as they can be, the larger ones in the middle,

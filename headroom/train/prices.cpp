@@ -8,7 +8,7 @@
 namespace headroom::train {
 
 int Prices::enough_parts() const {
-  return stages_ > 1 && pipeline_ == parallel::Pipeline::gpipe ? 0 : stages_ + 1;
+  return stages_ > 1 && pipeline_ == plan::Pipeline::gpipe ? 0 : stages_ + 1;
 }
 
 void Prices::learn(PricedRun run) {

@@ -25,7 +25,7 @@
 #include "headroom/allocator/settings.h"
 #include "headroom/base/bytes.h"
 #include "headroom/dryrun/request_predictor.h"
-#include "headroom/parallel/pipeline.h"
+#include "headroom/plan/pipeline.h"
 #include "headroom/train/per_stage.h"
 #include "headroom/train/plan.h"
 
@@ -49,7 +49,7 @@ class Prices {
  public:
   // `settings`: of the allocator, where a plan has none of its own.
   explicit Prices(const allocator::Settings& settings, int stages = 1,
-                  parallel::Pipeline pipeline = parallel::Pipeline::one_by_one)
+                  plan::Pipeline pipeline = plan::Pipeline::one_by_one)
       : settings_(settings), stages_(stages), pipeline_(pipeline) {}
 
   // Runs of all stages, for each plan and number of rows.
@@ -99,7 +99,7 @@ class Prices {
 
   allocator::Settings settings_;
   int stages_;
-  parallel::Pipeline pipeline_;
+  plan::Pipeline pipeline_;
   std::map<Form, std::map<int, Level>> forms_;
   std::int64_t fewest_rows_ = 1;
 };

@@ -40,7 +40,7 @@ struct SplitOptions {
   // Modules of each stage. Empty: such that the largest stage has as few bytes of parameters as
   // possible.
   std::vector<std::size_t> modules = {};
-  parallel::Pipeline pipeline = parallel::Pipeline::one_by_one;
+  plan::Pipeline pipeline = plan::Pipeline::one_by_one;
 };
 
 class Split {
@@ -71,7 +71,7 @@ class Split {
   };
 
   int stages_;
-  parallel::Pipeline pipeline_;
+  plan::Pipeline pipeline_;
   std::vector<Ranked> ranks_;
 };
 

@@ -24,7 +24,7 @@
 //     return train::Tensors{torch::cross_entropy(back->forward(given[0]), rows[1])};
 //   }}});
 //
-// The stages work at the same time, on different parts of a batch: parallel/pipeline.h. So a plan
+// The stages work at the same time, on different parts of a batch: plan/pipeline.h. So a plan
 // of several parts for a batch is faster than one of a single part. The result is that of the whole
 // model with the same parts, to the bit.
 //
@@ -38,7 +38,7 @@
 #include <vector>
 
 #include "headroom/optim/optimizer.h"
-#include "headroom/parallel/pipeline.h"
+#include "headroom/plan/pipeline.h"
 #include "headroom/train/objective.h"
 
 namespace headroom::train {
@@ -59,7 +59,7 @@ struct Tie {
 struct Team {
   std::vector<Rank> ranks = {};  // the stages of replica 0 in their order, then those of replica 1
   int stages = 1;
-  parallel::Pipeline pipeline = parallel::Pipeline::one_by_one;
+  plan::Pipeline pipeline = plan::Pipeline::one_by_one;
   std::vector<Tie> ties = {};  // in the same order on all replicas
 };
 

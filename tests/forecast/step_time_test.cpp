@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "headroom/model/model_catalogue.h"
+#include "headroom/model/shapes.h"
 
 namespace headroom::forecast {
 namespace {
@@ -145,6 +146,69 @@ TEST(StepSeconds, GrowWithAccumulation) {
   const double four = step_seconds(forecast_of(config, settings), nullptr);
   EXPECT_GT(four, 3 * one);
   EXPECT_LT(four, 4 * one) << "the optimizer steps once";
+}
+
+// ---- By module, for models that cards share ----
+
+std::int64_t layers_in(const Forecast& forecast) {
+  std::int64_t layers = 0;
+  for (const ModuleWork& module : forecast.work) layers += module.layers;
+  return layers;
+}
+
+TEST(ModuleWork, HasTheLayersThatASplitCounts) {
+  for (const model::CatalogueModel& one : model::catalogue_models()) {
+    const model::ModelConfig config = model::model_named(one.name).config;
+    EXPECT_EQ(layers_in(forecast_of(config, {})), model::layer_count(config)) << one.name;
+  }
+}
+
+TEST(ModuleWork, AddsUpToTheWhole) {
+  for (const char* name : {"gpt2", "llama-2-7b", "mixtral-8x7b", "t5-base", "resnet50", "vit-base"})
+    for (const std::int64_t every : {0, 1}) {
+      model::Settings settings;
+      settings.checkpoint_every = std::string(name) == "resnet50" ? 0 : every;
+      const Forecast forecast = forecast_of(model::model_named(name).config, settings);
+      Effort sum;
+      Bytes resident;
+      long long parameters = 0;
+      for (const ModuleWork& module : forecast.work) {
+        sum += module.forward;
+        sum += module.backward;
+        resident += module.resident;
+        parameters += module.parameters;
+      }
+      EXPECT_NEAR(sum.operations() / forecast.effort.operations(), 1, 1e-12) << name;
+      EXPECT_EQ(resident, forecast.resident) << name;
+      EXPECT_EQ(parameters, forecast.parameters) << name;
+    }
+}
+
+// Two matrix products for each one of the forward pass; one more forward pass where it runs again.
+TEST(ModuleWork, HasTheBackwardPassOfItsOwnLayers) {
+  model::Settings settings;
+  settings.dtype = model::Dtype::bfloat16;
+  settings.seq = 1024;
+  const auto config = model::model_named("llama-2-7b").config;
+  const auto share = [&](std::int64_t every) {
+    settings.checkpoint_every = every;
+    for (const ModuleWork& module : forecast_of(config, settings).work)
+      if (module.layers == 32) return module.backward.operations() / module.forward.operations();
+    return 0.0;
+  };
+  EXPECT_NEAR(share(0), 2, 0.1);
+  EXPECT_NEAR(share(1), 3, 0.1);
+}
+
+// A GPT-2 of one row and eight tokens runs as long as its kernels take to start.
+TEST(StepSeconds, OfTinyWorkAreThoseOfItsKernels) {
+  model::Settings settings;
+  settings.seq = 8;
+  const auto config = model::model_named("gpt2").config;
+  const double slow = step_seconds(forecast_of(config, settings), gpu::find_card("A100 80GB"));
+  const double fast = step_seconds(forecast_of(config, settings), gpu::find_card("B200"));
+  EXPECT_LT(slow / fast, 3) << "though its rates are seven times as high";
+  EXPECT_GT(fast, 1e-3);
 }
 
 }  // namespace

@@ -62,8 +62,7 @@ void run(const std::vector<std::string>& words) {
   const int replicas = std::stoi(words.at(1)), stages = std::stoi(words.at(2));
   const sim::Simulation box = sim::simulate(std::to_string(replicas * stages) + "x1GiB",
                                             {.mode = sim::Mode::compute, .check_streams = true});
-  train::SplitOptions split{.replicas = replicas,
-                            .pipeline = parallel::pipeline_named(words.at(3))};
+  train::SplitOptions split{.replicas = replicas, .pipeline = plan::pipeline_named(words.at(3))};
   for (int card = 0; card < box.cards(); ++card) split.devices.push_back(box.device(card));
   train::Split net(net_of(words.at(0) + "/net.safetensors"), split);
   train::StepOptions options;

@@ -19,7 +19,7 @@ namespace headroom::train {
 namespace {
 
 using models::Part;
-using parallel::Pipeline;
+using plan::Pipeline;
 
 StepOptions plain(std::int64_t micro_batch) {
   StepOptions options;

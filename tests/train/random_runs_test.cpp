@@ -118,7 +118,7 @@ class Made {
 struct Course {
   std::string net;
   int replicas = 1, stages = 1;
-  parallel::Pipeline pipeline = parallel::Pipeline::one_by_one;
+  plan::Pipeline pipeline = plan::Pipeline::one_by_one;
   std::int64_t blocks = 0;  // of a stack
   std::int64_t rows = 0, epochs = 0;
   std::vector<std::int64_t> lengths;  // of each batch of an epoch
@@ -163,7 +163,7 @@ Course course_of(std::uint64_t seed, Dice& dice, bool on_several) {
     course.net = "stack";
     course.stages = static_cast<int>(dice.between(1, 3));
     course.replicas = static_cast<int>(dice.between(course.stages == 1 ? 2 : 1, 3));
-    if (dice.one_in(3)) course.pipeline = parallel::Pipeline::gpipe;
+    if (dice.one_in(3)) course.pipeline = plan::Pipeline::gpipe;
     course.blocks = dice.between(2, 5);
   }
   const bool has_pixels = course.net == "convolutions";

@@ -17,7 +17,7 @@
 
 namespace headroom::train::staged {
 
-using parallel::Pipeline;
+using plan::Pipeline;
 using torch::Tensor;
 
 inline constexpr std::int64_t kIn = 10, kHidden = 12, kOut = 5;

@@ -122,7 +122,7 @@ Value Tape::make(std::int64_t count, Type type) {
   *storage = {this, bytes, 0, phase_ == Phase::forward ? &Held::activations : &Held::temporaries};
   live_.*storage->part += bytes;
   live_.rounded += rounded(bytes);
-  effort_.add_written(static_cast<double>(bytes));
+  effort_->add_written(static_cast<double>(bytes));
   note_peak();
   return {storage, count, type};
 }
@@ -180,8 +180,16 @@ Value Tape::use(Parameter& parameter) {
 
 // ---- The graph ----
 
+void Tape::set_module(int module) {
+  module_ = module;
+  const auto at = static_cast<std::size_t>(module);
+  if (efforts_.size() <= at) efforts_.resize(at + 1);
+  effort_ = &efforts_[at][phase_ == Phase::forward ? 0 : 1];
+}
+
 Node& Tape::record(Backward backward) {
   Node& node = nodes_.push();
+  node.module = module_;
   node.backward = std::move(backward);
   return node;
 }
@@ -268,6 +276,7 @@ void Tape::run(Node& node) {
 void Tape::run_backward(std::size_t from) {
   while (nodes_.size() > from) {
     Node& node = nodes_.top();
+    if (node.module != module_) set_module(node.module);
     if (node.role == Node::Role::repeat_ends) {
       segments_.push_back(begin_segment());
     } else if (node.role == Node::Role::repeat_begins) {
@@ -287,6 +296,7 @@ void Tape::backward(Value loss) {
   const Edge edge = loss.edge;
   loss.edge = {};
   phase_ = Phase::backward;
+  set_module(module_);
   deliver(edge, make(loss.count, loss.type));
   run_backward(0);
 }
@@ -320,7 +330,7 @@ Held Tape::skipped(const Held& change, std::int64_t more) {
 
 Tape::Segment Tape::begin_segment() {
   Held& peak = peaks_[static_cast<std::size_t>(phase_)];
-  return {live_, std::exchange(peak, live_), effort_};
+  return {live_, std::exchange(peak, live_), *effort_};
 }
 
 // The segment that ran stands for `more` others; the peak is in the first or the last of them.
@@ -330,7 +340,7 @@ void Tape::end_segment(const Segment& segment, std::int64_t more) {
   if (change.rounded > 0) peak += change;
   live_ += change;
   if (segment.peak_before.rounded > peak.rounded) peak = segment.peak_before;
-  effort_.repeat_since(segment.effort, static_cast<double>(more));
+  effort_->repeat_since(segment.effort, static_cast<double>(more));
 }
 
 // Runs one repetition for all between the first and the last. Those two differ: nothing is kept

@@ -128,6 +128,7 @@ struct Node {
   enum class Role : std::uint8_t { operation, repeat_begins, repeat_ends };
   Role role = Role::operation;
   std::int64_t more = 0;  // repetitions that were not run
+  int module = 0;         // whose backward pass it is
   Backward backward;
   Gradients arrived;
 };
@@ -174,7 +175,12 @@ class Tape {
   // Memory that a kernel needs only while it runs.
   void touch(std::int64_t bytes);
   [[nodiscard]] const gpu::DeviceProfile* chip() const { return options_.chip; }
-  [[nodiscard]] Effort& effort() { return effort_; }
+  // Of the running module.
+  [[nodiscard]] Effort& effort() { return *effort_; }
+  // Of a module, in the forward or the backward pass.
+  [[nodiscard]] const Effort& effort_of(int module, Phase phase) const {
+    return efforts_[static_cast<std::size_t>(module)][static_cast<std::size_t>(phase)];
+  }
   // The next parameter. A layer that runs again gets its own parameters again.
   Parameter& parameter(std::int64_t rows, std::int64_t columns, Type type, bool trained = true);
   [[nodiscard]] Value use(Parameter& parameter);  // with an edge to it, if it is trained
@@ -211,13 +217,13 @@ class Tape {
   // To take the parameters from this one on once more.
   [[nodiscard]] std::size_t next_parameter() const { return cursor_; }
   void rewind(std::size_t parameter) { cursor_ = parameter; }
-  void set_module(int module) { module_ = module; }
+  void set_module(int module);
   void free(Storage* storage);
 
  private:
   struct Segment {
     Held before, peak_before;
-    Effort effort;
+    Effort effort;  // of the running module
   };
   void note_peak();
   [[nodiscard]] Segment begin_segment();
@@ -245,8 +251,9 @@ class Tape {
   std::int64_t times_ = 1;  // how many layers the running one stands for
   int module_ = 0;
   std::int64_t elsewhere_ = 0;
-  double numbers_ = 0;  // elements of all parameters
-  Effort effort_;
+  double numbers_ = 0;                            // elements of all parameters
+  std::deque<std::array<Effort, 2>> efforts_{1};  // by module and phase
+  Effort* effort_ = &efforts_.front().front();
   std::vector<Segment> segments_;
   std::vector<Storage*> unused_;
   std::deque<Storage> storages_;

@@ -175,7 +175,7 @@ struct DryRuns {
       return all;
     }
     all = {{rows, rows}, {wish, rows}};
-    const bool fills = ranks.pipeline() == parallel::Pipeline::one_by_one;
+    const bool fills = ranks.pipeline() == plan::Pipeline::one_by_one;
     const std::int64_t most = rows / (stages + 1);
     if (fills)
       for (const std::int64_t part : {most, most / 2, most / 4})

@@ -219,8 +219,8 @@ void Transaction::run_parts(const Tensors& batch, const Plan& plan, libtorch::Ra
   for (std::optional<parallel::Border>* border : {&before_, &after_})
     if (*border) (*border)->start();
   const auto count = static_cast<int>(parts.size());
-  for (const parallel::Pass& pass :
-       parallel::passes(place_.pipeline, ranks.stages.rank(), ranks.stages.size(), count)) {
+  for (const plan::Pass& pass :
+       plan::passes(place_.pipeline, ranks.stages.rank(), ranks.stages.size(), count)) {
     const optim::Rows& part = parts[static_cast<std::size_t>(pass.part)];
     if (pass.is_forward)
       forward(some_rows(batch, {mine.first + part.first, part.count}), in_all, failure);

@@ -29,8 +29,8 @@
 #include "headroom/optim/optimizer.h"
 #include "headroom/parallel/border.h"
 #include "headroom/parallel/layout.h"
-#include "headroom/parallel/pipeline.h"
 #include "headroom/parallel/reducer.h"
+#include "headroom/plan/pipeline.h"
 #include "headroom/trace/recorder.h"
 #include "headroom/train/detail/batch_rows.h"
 #include "headroom/train/detail/buffers.h"
@@ -50,7 +50,7 @@ using PhaseNow = std::unique_ptr<trace::PhaseScope>;
 // Where a rank stands among the others.
 struct Place {
   parallel::Ranks ranks = {};
-  parallel::Pipeline pipeline = parallel::Pipeline::one_by_one;
+  plan::Pipeline pipeline = plan::Pipeline::one_by_one;
   std::vector<Tied> tied = {};
 };
 

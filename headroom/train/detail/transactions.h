@@ -32,7 +32,7 @@ class Transactions {
 
   [[nodiscard]] std::size_t size() const { return all_.size(); }
   [[nodiscard]] const parallel::Layout& layout() const { return layout_; }
-  [[nodiscard]] parallel::Pipeline pipeline() const { return pipeline_; }
+  [[nodiscard]] plan::Pipeline pipeline() const { return pipeline_; }
   [[nodiscard]] Transaction& operator[](std::size_t rank) const { return *all_.at(rank); }
   // The one whose figures are those of the step, such as its loss.
   [[nodiscard]] Transaction& first() const { return *all_.front(); }
@@ -45,7 +45,7 @@ class Transactions {
 
  private:
   parallel::Layout layout_;
-  parallel::Pipeline pipeline_;
+  plan::Pipeline pipeline_;
   std::vector<std::unique_ptr<Transaction>> all_;
   std::unique_ptr<parallel::RankThreads> threads_;
   std::size_t failed_ = 0;

@@ -1,7 +1,7 @@
 // A model that is cut into stages, one a card: the order in which each stage runs the parts of a
 // batch, so that the stages work at the same time.
 //
-//   for (const parallel::Pass& pass : parallel::passes(Pipeline::one_by_one, stage, stages, parts))
+//   for (const plan::Pass& pass : plan::passes(Pipeline::one_by_one, stage, stages, parts))
 //     pass.is_forward ? forward(pass.part) : backward(pass.part);
 //
 // Both orders run the parts forward, and backward, from the first to the last, so they add up
@@ -19,7 +19,7 @@
 #include <string_view>
 #include <vector>
 
-namespace headroom::parallel {
+namespace headroom::plan {
 
 enum class Pipeline { one_by_one, gpipe };
 
@@ -37,4 +37,4 @@ struct Pass {
 // The most parts that wait for their backward pass on a stage.
 [[nodiscard]] int most_in_flight(Pipeline pipeline, int stage, int stages, int parts);
 
-}  // namespace headroom::parallel
+}  // namespace headroom::plan

@@ -1,10 +1,10 @@
-#include "headroom/parallel/pipeline.h"
+#include "headroom/plan/pipeline.h"
 
 #include <algorithm>
 
 #include "headroom/base/error.h"
 
-namespace headroom::parallel {
+namespace headroom::plan {
 
 std::string to_string(Pipeline pipeline) {
   return pipeline == Pipeline::gpipe ? "gpipe" : "1f1b";
@@ -33,4 +33,4 @@ int most_in_flight(Pipeline pipeline, int stage, int stages, int parts) {
   return pipeline == Pipeline::gpipe ? parts : std::min(stages - stage, parts);
 }
 
-}  // namespace headroom::parallel
+}  // namespace headroom::plan

@@ -1,5 +1,5 @@
 // Every list of passes of 2 to 8 stages and 1 to 32 parts, played as the stages do.
-#include "headroom/parallel/pipeline.h"
+#include "headroom/plan/pipeline.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 
 #include "headroom/base/error.h"
 
-namespace headroom::parallel {
+namespace headroom::plan {
 namespace {
 
 using List = std::vector<Pass>;
@@ -122,4 +122,4 @@ TEST(Pipeline, HasNames) {
 }
 
 }  // namespace
-}  // namespace headroom::parallel
+}  // namespace headroom::plan
