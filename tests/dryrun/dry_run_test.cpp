@@ -218,7 +218,7 @@ TEST(DryRun, RefusesASpecOfMoreThanACard) {
   EXPECT_THROW((void)dry_run("2x24GiB", make), UsageError);
   EXPECT_THROW((void)dry_run("sim:1x24GiB@dry-run-test", make), UsageError);
   // Once in the name of `simulate`, which the caller had not called.
-  for (const char* spec : {"A100", "24", "RTX 9999", "17x24GiB"})
+  for (const char* spec : {"A100", "24", "RTX 9999", "65x24GiB"})
     EXPECT_THAT([&] { (void)dry_run(spec, make); },
                 testing::ThrowsMessage<UsageError>(testing::StartsWith("[sim]")));
 }
