@@ -192,28 +192,6 @@ void take_highest(Forecast& forecast, const std::vector<Candidate>& candidates,
 
 // ---- By module ----
 
-void list_modules(Forecast& forecast, Network& net) {
-  std::vector<ModuleMemory> all(net.modules.size());
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    all[i].name = net.modules[i].name;
-    all[i].bytes = Bytes{std::max<std::int64_t>(0, net.modules[i].activations)};
-  }
-  for (const Parameter& parameter : net.tape.parameters()) {
-    ModuleMemory& module = all[static_cast<std::size_t>(parameter.module)];
-    module.parameters += parameter.count() * parameter.times;
-    const std::int64_t each = parameter.bytes() * (parameter.trained ? 2 : 1) +
-                              detail::state_of(net.settings, parameter).bytes;
-    module.bytes += Bytes{each * parameter.times};
-  }
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    const std::int64_t layers = net.modules[i].layers;
-    if (layers == 0) forecast.by_module.push_back(all[i]);
-    for (std::int64_t j = 0; j < layers; ++j)
-      forecast.by_module.push_back({all[i].name + "." + std::to_string(j),
-                                    all[i].parameters / layers, all[i].bytes / layers});
-  }
-}
-
 void list_work(Forecast& forecast, Network& net) {
   for (std::size_t i = 0; i < net.modules.size(); ++i) {
     const auto number = static_cast<int>(i);
@@ -232,6 +210,24 @@ void list_work(Forecast& forecast, Network& net) {
               parameter.times};
     module.parameters += parameter.count() * parameter.times;
     if (parameter.trained) module.trainable_parameters += parameter.count() * parameter.times;
+  }
+}
+
+// After list_work.
+void list_modules(Forecast& forecast, Network& net) {
+  std::vector<ModuleMemory> all(net.modules.size());
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    all[i].name = net.modules[i].name;
+    all[i].parameters = forecast.work[i].parameters;
+    all[i].bytes =
+        forecast.work[i].resident + Bytes{std::max<std::int64_t>(0, net.modules[i].activations)};
+  }
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const std::int64_t layers = net.modules[i].layers;
+    if (layers == 0) forecast.by_module.push_back(all[i]);
+    for (std::int64_t j = 0; j < layers; ++j)
+      forecast.by_module.push_back({all[i].name + "." + std::to_string(j),
+                                    all[i].parameters / layers, all[i].bytes / layers});
   }
 }
 

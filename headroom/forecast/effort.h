@@ -31,7 +31,7 @@ class Effort {
   // backward pass.
   void add_written(double bytes) {
     moved_ += kMoved * bytes;
-    kernels_ += bytes > 0 ? 1 : -1;
+    kernels_ += bytes > 0 ? 1 : bytes < 0 ? -1 : 0;
   }
   void add_read(double bytes) { moved_ += bytes; }  // in addition
 
@@ -46,10 +46,10 @@ class Effort {
 
  private:
   static constexpr double kMoved = 3;  // bytes moved per byte written
-  std::array<std::array<Products, kIntensities>, kArithmetics> products_{};
   // Adds the work from `then` to `now`, `times` times.
   void add(const Effort& now, const Effort& then, double times);
 
+  std::array<std::array<Products, kIntensities>, kArithmetics> products_{};
   double moved_ = 0, kernels_ = 0;
 };
 

@@ -191,7 +191,7 @@ TEST(CardNamed, ACardInTwoSizesIsNamedWithBoth) {
               ::testing::EndsWith("; try RTX PRO 5000 48GB or RTX PRO 5000 72GB"));
 }
 
-// Cards given by size took the times of an A100, and no output said so.
+// A card of 24 GiB took the rates of a TITAN RTX, which does not compute in bf16.
 TEST(RatesFor, ASizeAreThoseOfTheCardNearestInMemory) {
   using namespace headroom::literals;
   EXPECT_EQ(rates_for("Simulated GPU 31.36 GiB", 33'672'000'000_B).brief, "RTX 5090")

@@ -128,7 +128,7 @@ struct Node {
   enum class Role : std::uint8_t { operation, repeat_begins, repeat_ends };
   Role role = Role::operation;
   std::int64_t more = 0;  // repetitions that were not run
-  int module = 0;         // whose backward pass it is
+  int module = 0;         // that recorded it
   Backward backward;
   Gradients arrived;
 };

@@ -7,10 +7,9 @@
 namespace headroom::profile::detail {
 namespace {
 
-// Null for a card without a limit.
+// Null for a card without name and limit.
 const gpu::CatalogueCard* rates_of(const sim::Card& card) {
-  if (const auto* const named = gpu::find_card(card.options().name)) return named;
-  if (card.capacity() == allocator::kUnlimited) return nullptr;
+  if (card.capacity() == allocator::kUnlimited) return gpu::find_card(card.options().name);
   return &gpu::rates_for(card.options().name, card.capacity());
 }
 
