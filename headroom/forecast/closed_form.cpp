@@ -196,7 +196,9 @@ void list_work(Forecast& forecast, Network& net) {
   for (std::size_t i = 0; i < net.modules.size(); ++i) {
     const auto number = static_cast<int>(i);
     forecast.work.push_back({.name = net.modules[i].name,
-                             .layers = net.modules[i].run,
+                             .layers = static_cast<std::int64_t>(net.modules[i].kinds.size()),
+                             .kinds = net.modules[i].kinds,
+                             .kept = Bytes{std::max<std::int64_t>(0, net.modules[i].activations)},
                              .forward = net.tape.effort_of(number, Phase::forward),
                              .backward = net.tape.effort_of(number, Phase::backward)});
     forecast.effort += forecast.work.back().forward;
@@ -208,6 +210,7 @@ void list_work(Forecast& forecast, Network& net) {
     module.resident +=
         Bytes{(parameter.bytes() + gradient + detail::state_of(net.settings, parameter).bytes) *
               parameter.times};
+    module.gradients += Bytes{gradient * parameter.times};
     module.parameters += parameter.count() * parameter.times;
     if (parameter.trained) module.trainable_parameters += parameter.count() * parameter.times;
   }
@@ -219,8 +222,7 @@ void list_modules(Forecast& forecast, Network& net) {
   for (std::size_t i = 0; i < all.size(); ++i) {
     all[i].name = net.modules[i].name;
     all[i].parameters = forecast.work[i].parameters;
-    all[i].bytes =
-        forecast.work[i].resident + Bytes{std::max<std::int64_t>(0, net.modules[i].activations)};
+    all[i].bytes = forecast.work[i].resident + forecast.work[i].kept;
   }
   for (std::size_t i = 0; i < all.size(); ++i) {
     const std::int64_t layers = net.modules[i].layers;

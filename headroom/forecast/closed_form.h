@@ -42,9 +42,12 @@ struct ModuleMemory {
 // Figures are of all of its layers together.
 struct ModuleWork {
   std::string name;
-  std::int64_t layers = 0;  // that a split of the model counts (models/model.h)
+  std::int64_t layers = 0;      // that a split of the model counts (models/model.h)
+  std::vector<int> kinds = {};  // of each of them: equal ones are built alike
   long long parameters = 0, trainable_parameters = 0;
   Bytes resident = {};       // parameters, gradients and states
+  Bytes gradients = {};      // among them
+  Bytes kept = {};           // activations of one micro-batch, for the backward pass
   Effort forward, backward;  // of one micro-batch
 };
 

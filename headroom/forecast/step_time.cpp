@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "headroom/forecast/by_layer.h"
+#include "headroom/gpu/links.h"
 #include "headroom/gpu/profile.h"
 
 namespace headroom::forecast {
@@ -109,9 +111,7 @@ double exchange_seconds(const Forecast& forecast, const gpu::CatalogueCard& card
                           ? each * (2 * static_cast<double>(forecast.parameters) +
                                     static_cast<double>(forecast.trainable_parameters))
                           : 2 * each * static_cast<double>(forecast.trainable_parameters);
-  // The NVLink figure sums both directions.
-  const double link = (card.nvlink_gb_s > 0 ? card.nvlink_gb_s / 2 : card.pcie_gb_s) * 1e9;
-  return sent / link;
+  return sent / gpu::link_bytes_per_second(card, settings.world);
 }
 
 }  // namespace
@@ -122,6 +122,24 @@ const gpu::CatalogueCard& card_or_a100(const gpu::CatalogueCard* card) {
 
 double effort_seconds(const Effort& effort, const gpu::CatalogueCard* card) {
   return pass_seconds(effort, card_or_a100(card));
+}
+
+std::vector<LayerSeconds> layer_seconds(const Forecast& forecast, const gpu::CatalogueCard* card) {
+  const gpu::CatalogueCard& on = card_or_a100(card);
+  const double moves = offload_seconds(forecast, on), updates = optimizer_seconds(forecast, on);
+  double kept = 0;
+  for (const ModuleWork& module : forecast.work) kept += static_cast<double>(module.kept.count);
+  return by_layer<LayerSeconds>(forecast, [&](const ModuleWork& module) {
+    const double moved = kept > 0 ? moves / 2 * static_cast<double>(module.kept.count) / kept : 0;
+    const double trained = forecast.trainable_parameters > 0
+                               ? static_cast<double>(module.trainable_parameters) /
+                                     static_cast<double>(forecast.trainable_parameters)
+                               : 0;
+    const double count = static_cast<double>(std::max<std::int64_t>(1, module.layers));
+    return LayerSeconds{(pass_seconds(module.forward, on) + moved) / count,
+                        (pass_seconds(module.backward, on) + moved) / count,
+                        updates * trained / count};
+  });
 }
 
 double step_seconds(const Forecast& forecast, const gpu::CatalogueCard* card) {

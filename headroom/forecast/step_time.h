@@ -10,6 +10,8 @@
 // mean.
 #pragma once
 
+#include <vector>
+
 #include "headroom/forecast/closed_form.h"
 #include "headroom/gpu/catalogue.h"
 
@@ -20,6 +22,21 @@ namespace headroom::forecast {
 
 // Seconds for this work alone. Null `card`: an A100 80GB.
 [[nodiscard]] double effort_seconds(const Effort& effort, const gpu::CatalogueCard* card);
+
+// Seconds of one layer: of its passes for one micro-batch, and of its update in a step.
+struct LayerSeconds {
+  double forward = 0, backward = 0, optimizer = 0;
+
+  LayerSeconds& operator+=(const LayerSeconds& more) {
+    forward += more.forward;
+    backward += more.backward;
+    optimizer += more.optimizer;
+    return *this;
+  }
+};
+// Of each layer that a split of the model counts (by_layer.h). Null `card`: an A100 80GB.
+[[nodiscard]] std::vector<LayerSeconds> layer_seconds(const Forecast& forecast,
+                                                      const gpu::CatalogueCard* card);
 
 // Seconds for the whole batch, accumulation included. Null `card`: an A100 80GB.
 [[nodiscard]] double step_seconds(const Forecast& forecast, const gpu::CatalogueCard* card);

@@ -55,6 +55,9 @@ CatalogueCard card_from(const Json& json, const Json& sources) {
   card.pcie = json.at("pcie");
   card.pcie_gb_s = number_or_none(json, "pcie_gb_s").value_or(0);
   card.nvlink_gb_s = number_or_none(json, "nvlink_gb_s").value_or(0);
+  card.nvlink_joins = json.value("nvlink_joins", 0);
+  for (const Json& measured : json.value("all_reduce_gb_s", Json::array()))
+    card.all_reduces.push_back({measured.at(0), measured.at(1)});
   card.power_w = number_or_none(json, "power_w");
   card.profile = json.at("profile");
   card.sources = titles(json, sources);

@@ -22,6 +22,12 @@ struct Rates {
   std::optional<double> fp32, tf32, fp16, bf16;
 };
 
+// A measured sum of tensors over cards: what each sends and receives (links.h).
+struct AllReduce {
+  int cards = 0;
+  double gb_s = 0;
+};
+
 struct CatalogueCard {
   std::string name;   // as the driver prints it: "NVIDIA GeForce RTX 4090"
   std::string brief;  // "RTX 4090"
@@ -37,6 +43,8 @@ struct CatalogueCard {
   std::string pcie;        // "4.0 x16"
   double pcie_gb_s = 0;    // one direction
   double nvlink_gb_s = 0;  // both directions together; 0: none
+  int nvlink_joins = 0;    // 2 for a bridge between two cards; 0: all cards of a machine
+  std::vector<AllReduce> all_reduces;
   std::optional<double> power_w;
   std::string profile;  // key of its DeviceProfile
   std::string sources;  // titles of the sources of these figures

@@ -122,7 +122,7 @@ std::shared_ptr<CardSource> make_source(const Devices& devices) {
 Machine narrowed(Machine machine, const Devices& devices, const CudaEnvironment& environment) {
   if (machine.cards.empty()) return machine;  // why_no_driver already says why
   std::vector<Card> kept;
-  if (devices.kind == Devices::Kind::listed) {
+  if (!devices.listed.empty()) {
     for (const std::string& name : devices.listed) {
       const Card& card = listed_card(machine, name);
       if (std::any_of(kept.begin(), kept.end(), [&](const Card& k) { return k.uuid == card.uuid; }))

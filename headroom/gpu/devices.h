@@ -24,7 +24,8 @@ struct Devices {
     simulated,  // `box`; catalogue names ("RTX 4090,H100") become a box of such empty cards
   };
   Kind kind = Kind::automatic;
-  std::vector<std::string> listed;  // driver's numbers ("2") or UUIDs, possibly shortened
+  // Driver's numbers ("2") or UUIDs, possibly shortened; of a box its numbers, or none for all.
+  std::vector<std::string> listed;
   SimulatedBox box;
   std::string text;  // as given
 };

@@ -9,6 +9,7 @@
 
 #include "headroom/base/error.h"
 #include "headroom/base/text.h"
+#include "headroom/forecast/by_layer.h"
 #include "headroom/forecast/closed_form.h"
 
 namespace headroom::plan {
@@ -130,10 +131,24 @@ Bytes resident_budget(Bytes total, double share) {
   return times(share, total.count);
 }
 
-std::int64_t cards_for(Bytes resident, Bytes budget) {
+std::optional<std::int64_t> cards_for(const std::vector<Bytes>& layers, Bytes budget) {
   if (budget.count <= 0)
     throw UsageError(expectation("cards_for", "a budget of some bytes", to_string(budget)));
-  return std::max<std::int64_t>(1, (resident.count + budget.count - 1) / budget.count);
+  std::int64_t cards = 1;
+  Bytes on_card;
+  for (const Bytes layer : layers) {
+    if (layer > budget) return {};
+    const bool is_full = on_card + layer > budget;
+    cards += is_full ? 1 : 0;
+    on_card = is_full ? layer : on_card + layer;
+  }
+  return cards;
+}
+
+std::vector<Bytes> resident_by_layer(const forecast::Forecast& forecast) {
+  return forecast::by_layer<Bytes>(forecast, [](const forecast::ModuleWork& module) {
+    return Bytes{module.resident.count / std::max<std::int64_t>(1, module.layers)};
+  });
 }
 
 // ---- The quick estimate ----

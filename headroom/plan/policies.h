@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "headroom/base/bytes.h"
+#include "headroom/forecast/closed_form.h"
 #include "headroom/gpu/profile.h"
 #include "headroom/model/model_config.h"
 #include "headroom/model/run_settings.h"
@@ -33,8 +34,11 @@ struct Room {
 [[nodiscard]] Bytes plannable(Bytes free, const Room& room = {});
 // The share of a card for parameters, gradients and states, which stay all the time; default 70 %.
 [[nodiscard]] Bytes resident_budget(Bytes total, double share = 0.7);
-// The number of cards with `budget` bytes each that hold `resident` bytes, split evenly, or 1.
-[[nodiscard]] std::int64_t cards_for(Bytes resident, Bytes budget);
+// The number of cards that hold what stays of a model: whole layers one after another, of these
+// sizes, with no more than `budget` on a card. std::nullopt if one layer is too large.
+[[nodiscard]] std::optional<std::int64_t> cards_for(const std::vector<Bytes>& layers, Bytes budget);
+// What stays of each layer: parameters, gradients and states.
+[[nodiscard]] std::vector<Bytes> resident_by_layer(const forecast::Forecast& forecast);
 
 // ---- The quick estimate: bytes per parameter ----
 

@@ -211,5 +211,22 @@ TEST(StepSeconds, OfTinyWorkAreThoseOfItsKernels) {
   EXPECT_GT(fast, 1e-3);
 }
 
+// A split divides the work, and loses none of it.
+TEST(LayerSeconds, AddUpToAStep) {
+  for (const char* name : {"gpt2", "t5-small", "resnet50", "mixtral-8x7b", "bert-base-uncased"}) {
+    const model::NamedModel model = model::model_named(name);
+    const gpu::CatalogueCard& card = gpu::card_named("RTX 4090");
+    const Forecast forecast = forecast_of(model.config, {});
+    const auto layers = layer_seconds(forecast, &card);
+    EXPECT_EQ(static_cast<std::int64_t>(layers.size()), model::layer_count(model.config)) << name;
+    double sum = 0;
+    for (const LayerSeconds& layer : layers)
+      sum += layer.forward + layer.backward + layer.optimizer;
+    // The floor of a kernel counts for each module.
+    EXPECT_NEAR(sum / step_seconds(forecast, &card), 1, 0.05) << name;
+    EXPECT_GE(sum, step_seconds(forecast, &card) * (1 - 1e-9)) << name;
+  }
+}
+
 }  // namespace
 }  // namespace headroom::forecast

@@ -164,6 +164,17 @@ TEST(Narrowed, ASimulatedBoxKnowsNothingOfCudasVariables) {
             5u);
 }
 
+TEST(Narrowed, TheCardsOfABoxMayBeListedInAnOrder) {
+  Machine machine = three_cards_one_cut();
+  machine.simulated = true;
+  Devices box = parse_devices("sim:3x24GiB@lab");
+  box.listed = {"2", "0"};
+  const std::vector<Card> cards = narrowed(machine, box, {}).cards;
+  ASSERT_EQ(cards.size(), 2u);
+  EXPECT_EQ(cards[0].index, 2);
+  EXPECT_EQ(cards[1].index, 0);
+}
+
 TEST(MakeSource, TakesTheBoxOrTheDriver) {
   const Machine box = make_source(parse_devices("sim:2x24GiB"))->open();
   EXPECT_TRUE(box.simulated && box.cards.size() == 2);

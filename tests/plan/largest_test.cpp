@@ -6,13 +6,13 @@
 namespace headroom::plan {
 namespace {
 
-struct Searched {
+struct Answer {
   LargestSize found;
   std::size_t trials = 0;
 };
 
-Searched search(std::int64_t first, const std::function<std::int64_t(std::int64_t)>& need,
-                std::int64_t room, std::optional<std::int64_t> at_most = 1 << 24) {
+Answer largest_of(std::int64_t first, const std::function<std::int64_t(std::int64_t)>& need,
+                  std::int64_t room, std::optional<std::int64_t> at_most = 1 << 24) {
   Needs needs;
   std::int64_t last = 0;
   const LargestSize found =
@@ -36,7 +36,7 @@ TEST(Largest, FindsItAndProvesIt) {
   for (const std::int64_t first : {1, 8, 64, 1000})
     for (const std::int64_t room : {1'000, 12'345, 99'999}) {
       const auto need = [](std::int64_t size) { return 500 + 37 * size; };
-      const auto [found, trials] = search(first, need, room);
+      const auto [found, trials] = largest_of(first, need, room);
       EXPECT_EQ(found.size, (room - 500) / 37) << "from " << first << " in " << room;
       EXPECT_TRUE(found.is_proven);
       EXPECT_FALSE(found.capped);
@@ -45,7 +45,7 @@ TEST(Largest, FindsItAndProvesIt) {
 }
 
 TEST(Largest, NotEvenOneFits) {
-  const auto [found, trials] = search(
+  const auto [found, trials] = largest_of(
       8, [](auto size) { return 500 + 37 * size; }, 520);
   EXPECT_EQ(found.size, std::nullopt);
   EXPECT_TRUE(found.is_proven);
@@ -55,7 +55,7 @@ TEST(Largest, NotEvenOneFits) {
 // A part of the need grows faster than the size, and in steps.
 TEST(Largest, ACurveTakesAFewMore) {
   const auto need = [](std::int64_t size) { return 1'000 + size * size / 7 + size / 4 * 100; };
-  const auto [found, trials] = search(4, need, 20'000);
+  const auto [found, trials] = largest_of(4, need, 20'000);
   ASSERT_TRUE(found.size);
   EXPECT_LE(need(*found.size), 20'000);
   EXPECT_LE(trials, 6U);
@@ -63,7 +63,7 @@ TEST(Largest, ACurveTakesAFewMore) {
 }
 
 TEST(Largest, ANeedThatDoesNotGrowEndsTheSearch) {
-  const auto [found, trials] = search(
+  const auto [found, trials] = largest_of(
       4, [](auto) { return 500; }, 1'000);
   EXPECT_GE(found.size.value_or(0), 64);
   EXPECT_FALSE(found.is_proven);
@@ -71,7 +71,7 @@ TEST(Largest, ANeedThatDoesNotGrowEndsTheSearch) {
 }
 
 TEST(Largest, IsCapped) {
-  const auto [found, trials] = search(
+  const auto [found, trials] = largest_of(
       4, [](auto size) { return size; }, 1'000, 8);
   EXPECT_EQ(found.size, 8);
   EXPECT_TRUE(found.capped);

@@ -37,12 +37,26 @@ TEST(ResidentBudget, IsSeventyPercentUnlessSaidOtherwise) {
   EXPECT_EQ(resident_budget(100_GiB, 0.5), 50_GiB);
 }
 
-TEST(CardsFor, AreAsManyAsHoldWhatIsResident) {
-  EXPECT_EQ(cards_for(1_GiB, 70_GiB), 1);
-  EXPECT_EQ(cards_for(70_GiB, 70_GiB), 1);
-  EXPECT_EQ(cards_for(70_GiB + 1_B, 70_GiB), 2);
-  EXPECT_EQ(cards_for(0_B, 70_GiB), 1);
-  EXPECT_THROW((void)cards_for(1_GiB, 0_B), UsageError);
+TEST(CardsFor, WholeLayersFillOneCardAfterAnother) {
+  EXPECT_EQ(cards_for({1_GiB}, 70_GiB), 1);
+  EXPECT_EQ(cards_for({40_GiB, 30_GiB}, 70_GiB), 1);
+  EXPECT_EQ(cards_for({40_GiB, 30_GiB, 1_B}, 70_GiB), 2);
+  EXPECT_EQ(cards_for({40_GiB, 40_GiB, 40_GiB}, 70_GiB), 3);  // 120 GiB would be two of 70
+  EXPECT_EQ(cards_for({}, 70_GiB), 1);
+  EXPECT_EQ(cards_for({1_GiB, 71_GiB}, 70_GiB), std::nullopt);
+  EXPECT_THROW((void)cards_for({1_GiB}, 0_B), UsageError);
+}
+
+// 80 layers of 855,654,400 parameters, 8 bytes each: 6.375 GiB a layer, so 3 on a card of 31.36 GiB
+// at 70 %, 21.95 GiB.
+TEST(CardsFor, LlamaOf70BillionInBfloat16Needs27Cards) {
+  model::Settings settings;
+  settings.dtype = model::Dtype::bfloat16;
+  const auto forecast = forecast::forecast_of(model::model_named("70B").config, settings);
+  const auto layers = resident_by_layer(forecast);
+  ASSERT_EQ(layers.size(), 80U);
+  EXPECT_NEAR(static_cast<double>(layers[40].count) / (1LL << 30), 6.375, 0.001);
+  EXPECT_EQ(cards_for(layers, resident_budget(Bytes{33'672'740'864})), 27);
 }
 
 // ---- The quick estimate ----

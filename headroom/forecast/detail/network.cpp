@@ -148,7 +148,7 @@ Value Network::layers(const std::vector<int>& kinds, const Layer& layer, Value s
 Value Network::run_layers(const std::vector<int>& kinds, const Layer& layer, Value states,
                           std::int64_t first) {
   const std::int64_t every = situation.trains ? settings.checkpoint_every : 0;
-  modules.back().run += static_cast<std::int64_t>(kinds.size());
+  modules.back().kinds.insert(modules.back().kinds.end(), kinds.begin(), kinds.end());
   std::vector<int> all;
   for (std::size_t i = 0; i < kinds.size(); ++i)
     all.push_back(2 * kinds[i] +

@@ -44,7 +44,7 @@ class Network {
     std::string name;
     std::int64_t layers = 0;  // the number of its layers; 0: it is not a list of layers
     std::int64_t activations = 0;
-    std::int64_t run = 0;  // layers that have run in it
+    std::vector<int> kinds = {};  // of the layers that have run in it
   };
   std::vector<Module> modules;  // indexed by Parameter::module
   std::int64_t buffer_bytes = 0;

@@ -1,11 +1,10 @@
 #include "headroom/cli/engine/train/budget.h"
 
-#include <torch/nn/module.h>
-
-#include <cmath>
+#include <numeric>
 #include <optional>
 #include <string>
 
+#include "headroom/base/text.h"
 #include "headroom/forecast/closed_form.h"
 #include "headroom/memory/memory_statistics.h"
 #include "headroom/plan/policies.h"
@@ -13,19 +12,16 @@
 namespace headroom::cli {
 namespace {
 
-// The share of the model's parameters that each stage has.
-std::vector<double> shares_of(const recipe::Model& model) {
-  std::vector<double> shares;
-  double all = 0;
+// What stays of each stage.
+std::vector<Bytes> resident_by_stage(const recipe::Model& model, const std::vector<Bytes>& layers) {
+  std::vector<Bytes> stages;
   for (const auto& stage : model.first_replica()) {
-    double own = 0;
-    for (const at::Tensor& one : stage->module().parameters())
-      own += static_cast<double>(one.numel());
-    shares.push_back(own);
-    all += own;
+    const auto part = stage->settings().part.value_or(
+        models::Part{.first = 0, .count = static_cast<std::int64_t>(layers.size())});
+    const auto first = layers.begin() + part.first;
+    stages.push_back(std::accumulate(first, first + part.count, Bytes{}));
   }
-  for (double& share : shares) share /= all;
-  return shares;
+  return stages;
 }
 
 std::optional<std::string> over_budget(const config::Training& training, std::int64_t outputs,
@@ -33,22 +29,24 @@ std::optional<std::string> over_budget(const config::Training& training, std::in
                                        const std::vector<c10::Device>& devices) {
   model::Settings settings = training.settings;
   if (training.config.text("quantize") == "auto") settings.quantize = model::Quantize::int4;
-  const Bytes whole = forecast::forecast_of(training.model_for(outputs), settings).resident;
+  const forecast::Forecast forecast = forecast::forecast_of(training.model_for(outputs), settings);
+  const std::vector<Bytes> layers = plan::resident_by_layer(forecast);
   const ShareOrBytes given = training.config.share_or_bytes("budget");
-  const std::vector<double> shares = shares_of(model);
+  const std::vector<Bytes> stages = resident_by_stage(model, layers);
   for (std::size_t rank = 0; rank < devices.size(); ++rank) {
     if (devices[rank].is_cpu()) return {};
     const auto total = memory::get_gpu_memory_stats(devices[rank]).total;
     if (!total) return {};
-    const double share = shares[rank % shares.size()];
-    const Bytes resident =
-        model.stages == 1 ? whole : Bytes{std::llround(share * static_cast<double>(whole.count))};
+    const Bytes resident = stages[rank % stages.size()];
     const Bytes budget = given.share ? plan::resident_budget(*total, *given.share) : given.bytes;
     if (resident <= budget) continue;
+    const auto cards = plan::cards_for(layers, budget);
     return "parameters, gradients and optimizer states take " + to_string(resident) +
            (model.stages == 1 ? "" : " of " + devices[rank].str()) + ", more than the budget of " +
-           to_string(budget) + ": " + std::to_string(plan::cards_for(whole, budget)) +
-           " such cards would hold them";
+           to_string(budget) + ": " +
+           (cards ? counted(*cards, "such card") +
+                        " would hold them, as stages=" + std::to_string(*cards)
+                  : "no number of such cards holds them, because one layer is too large");
   }
   return {};
 }
