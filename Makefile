@@ -4,7 +4,7 @@ JOBS ?= $(shell nproc)
 TSAN_OPTIONS = ignore_noninstrumented_modules=1:allocator_may_return_null=1:die_after_fork=0:suppressions=$(CURDIR)/tests/build/tsan-suppressions.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test gpu-check settle trainers versions stress-lease stress-spread stress-folder fail-teams fewer-bits sparse-13b train-linear-flowers-robust train-lora-flowers-robust train-all-robust check survive rehearse-check peers fuzz-allocator nearest-codes bench format format-check lint asan tsan clang fuzz-readers docs docs-pictures dist changelog wheel python clean
+.PHONY: help setup build demo test gpu-check settle trainers versions stress-lease stress-spread stress-folder fail-teams plan-peers fewer-bits sparse-13b train-linear-flowers-robust train-lora-flowers-robust train-all-robust check survive rehearse-check peers fuzz-allocator nearest-codes bench format format-check lint asan tsan clang fuzz-readers docs docs-pictures dist changelog wheel python clean
 
 help: ## This list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | \
@@ -44,6 +44,9 @@ train-all-robust: build ## Four trainings at once, which share the cards by leas
 
 check: build ## The machine, and what the first recipe would need
 	@scripts/recipe.sh check
+
+plan-peers: build ## 10,000 random searches over plans against a list of all plans, with its own clock
+	@HEADROOM_PLAN_PEERS=10000 build/bin/core_tests --gtest_brief=1 --gtest_filter='*SearchPeers*:*CardsNeeded*'
 
 survive: build ## 1,000 random runs on a card and 1,000 on several: neighbours, refusals, long batches, cut budgets
 	@HEADROOM_SURVIVE_RUNS=1000 build/bin/train_tests --gtest_brief=1 --gtest_filter='*RandomRuns*:*RandomTeams*'

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "headroom/base/error.h"
 #include "headroom/base/file.h"
@@ -159,37 +160,67 @@ void check_quantize(const Resolved& config) {
       "optimizer=adamw8bit dtype=bfloat16, which shrinks what a training of all weights keeps"));
 }
 
+// The numbers of a list of words. Throws UsageError for a word that is none.
+std::vector<std::int64_t> numbers_of(const Resolved& config, const std::string& key,
+                                     std::int64_t least, const std::string& expected) {
+  std::vector<std::int64_t> numbers;
+  const std::vector<std::string> words = config.words(key);
+  for (const std::string& word : words) {
+    const auto number = to_integer(word);
+    if (!number || *number < least) throw UsageError(expectation(key, expected, join(words, ",")));
+    numbers.push_back(*number);
+  }
+  return numbers;
+}
+
 Sharing sharing_of(const Resolved& config, const model::ModelConfig& model) {
   Sharing sharing{.replicas = static_cast<int>(config.whole("replicas"))};
   const std::int64_t stages = config.optional_whole("stages").value_or(0);  // 0: not given
-  const auto words = config.is_given("split") ? config.words("split") : std::vector<std::string>{};
-  const std::string split = join(words, ",");
   const auto refuse = [&](const std::string& key, const std::string& expected,
                           const std::string& received) {
     throw UsageError(expectation(key, expected, received));
   };
   const std::int64_t layers = model::layer_count(model);
   const std::string all = counted(layers, "layer") + " of this model";
-  if (words.empty()) {
-    sharing.stages = static_cast<int>(std::max<std::int64_t>(1, stages));
-    if (sharing.stages > layers)
-      refuse("stages", "at most one for each of the " + all, std::to_string(sharing.stages));
-    return sharing;
-  }
-  std::int64_t sum = 0;
-  for (const std::string& word : words) {
-    const auto count = to_integer(word);
-    if (!count || *count < 1) refuse("split", "numbers of layers, such as 12,12,8", split);
-    sharing.split.push_back(*count);
-    sum += *count;
-  }
-  sharing.stages = static_cast<int>(sharing.split.size());
-  if (sum != layers)
+  if (config.is_given("split"))
+    sharing.split = numbers_of(config, "split", 1, "numbers of layers, such as 12,12,8");
+  sharing.stages =
+      static_cast<int>(sharing.split.empty() ? std::max<std::int64_t>(1, stages)
+                                             : static_cast<std::int64_t>(sharing.split.size()));
+  if (sharing.stages > layers)
+    refuse("stages", "at most one for each of the " + all, std::to_string(sharing.stages));
+  const std::int64_t sum = std::accumulate(sharing.split.begin(), sharing.split.end(), 0LL);
+  if (!sharing.split.empty() && sum != layers)
     refuse("split", "numbers that add up to the " + all,
-           split + ", together " + std::to_string(sum));
-  if (stages > 0 && stages != sharing.stages)
-    refuse("split", counted(stages, "number") + " for stages=" + std::to_string(stages), split);
+           join(config.words("split"), ",") + ", together " + std::to_string(sum));
+  if (!sharing.split.empty() && stages > 0 && stages != sharing.stages)
+    refuse("split", counted(stages, "number") + " for stages=" + std::to_string(stages),
+           join(config.words("split"), ","));
   return sharing;
+}
+
+// Which stages are checkpointed, and on which cards they lie.
+void take_places(const Resolved& config, Sharing& sharing) {
+  if (config.is_given("checkpointed_stages"))
+    for (const std::int64_t stage :
+         numbers_of(config, "checkpointed_stages", 0, "numbers of stages, such as 0,1")) {
+      if (stage >= sharing.stages)
+        throw UsageError(expectation("checkpointed_stages",
+                                     "numbers below the " + counted(sharing.stages, "stage"),
+                                     std::to_string(stage)));
+      sharing.checkpointed.insert(static_cast<int>(stage));
+    }
+  if (!config.is_given("cards")) return;
+  for (const std::int64_t card : numbers_of(config, "cards", 0, "numbers of cards, such as 1,0"))
+    sharing.on.push_back(static_cast<int>(card));
+  const std::set<int> different(sharing.on.begin(), sharing.on.end());
+  if (static_cast<int>(different.size()) != sharing.cards() ||
+      different.size() != sharing.on.size())
+    throw UsageError(expectation("cards",
+                                 counted(sharing.cards(), "different number") +
+                                     " for replicas=" + std::to_string(sharing.replicas) +
+                                     " stages=" + std::to_string(sharing.stages),
+                                 join(config.words("cards"), ",")));
 }
 
 void check_device(const Resolved& config, const Sharing& sharing) {
@@ -205,6 +236,7 @@ Training::Training(Resolved resolved)
       model(model_of(config)),
       settings(),
       sharing(sharing_of(config, model.config)) {
+  take_places(config, sharing);
   check_quantize(config);
   check_device(config, sharing);
   on_images = trains_on_images(config, model);
@@ -215,6 +247,7 @@ std::int64_t Training::micro_batch() const {
   const std::int64_t most = config.whole("batch_size");
   const std::int64_t rows = most * config.whole("gradient_accumulation_steps"),
                      of_replica = (rows + sharing.replicas - 1) / sharing.replicas;
+  if (const auto given = config.optional_whole("micro_batch")) return std::min(*given, of_replica);
   if (sharing.stages == 1) return std::min(most, of_replica);
   const std::int64_t parts = std::int64_t{4} * sharing.stages,
                      least = config.whole("min_batch_size");

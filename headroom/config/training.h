@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,9 @@ inline constexpr const char* kChosen = "chosen by headroom train";
 struct Sharing {
   int replicas = 1, stages = 1;
   std::vector<std::int64_t> split = {};  // layers of each stage; empty: as even as they can be
+  std::set<int> checkpointed = {};       // stages
+  // The card of each stage of each replica, by its place in --gpus; empty: in their order.
+  std::vector<int> on = {};
 
   [[nodiscard]] int cards() const { return replicas * stages; }
 };

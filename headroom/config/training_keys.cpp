@@ -163,6 +163,9 @@ std::vector<Key> batch_keys() {
                count("batch_size", "32", 1,
                      "Rows of one forward pass. When they do not fit, the step runs in smaller "
                      "parts with the same result.")),
+      count("micro_batch", {}, 1,
+            "Rows of the parts of a batch, as a run begins. Default: batch_size, or with stages as "
+            "many as keep them busy."),
       flag("auto_batch_size", true, "Choose the parts before the first step, by dry run."),
       computed(count("min_batch_size", {}, 1, "Rows that the parts of a batch have at least."),
                usual_min_batch_size, "4, or batch_size if that is less"),
@@ -275,6 +278,13 @@ std::vector<Key> device_keys() {
       {.name = "split",
        .kind = Kind::words,
        .effect = "Layers of each stage: 12,12,8. Default: as even as they can be."},
+      {.name = "checkpointed_stages",
+       .kind = Kind::words,
+       .effect = "Stages that compute activations a second time instead of keeping them: 0,1."},
+      {.name = "cards",
+       .kind = Kind::words,
+       .effect = "The card of each stage, of the first replica and then the next: 2,0,1. Numbers "
+                 "count the cards of --gpus from 0. Default: in their order."},
       choice("pipeline", {"1f1b", "gpipe"},
              "Order of the stages' passes: forward and backward in turn, or all forward passes "
              "first, which takes more memory."),

@@ -53,6 +53,8 @@ class RequestLog final : public sim::Observer {
     add(Operation::Kind::reset_peaks, 0, {}, 0);
   }
 
+  void mark() { add(Operation::Kind::nothing, 0, {}, 0); }
+
   [[nodiscard]] Bytes alive() const {
     Bytes sum;
     for (const auto& [address, one] : live_) sum += one.second;
@@ -114,6 +116,7 @@ StepRun run_steps(const gpu::SimulatedCard& on, const MakeSubject& make, int ste
   try {
     subject = make(simulation.device(0));
     run.gradients = gradients_of(subject);
+    if (subject.marks) subject.marks([&log] { log.mark(); });
     log.reset_peaks();
     for (int step = 0; step < steps; ++step) subject.step();
     if (!log.touched()) refuse_step_elsewhere("find_max_batch_size", card, subject);

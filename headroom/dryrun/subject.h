@@ -18,7 +18,10 @@ using Named = std::pair<std::string, at::Tensor>;
 // gradient count as parameters when operators use them, and others made before the first step count
 // as inputs (for instance the state of an optimizer that has already stepped).
 struct Subject {
-  std::function<void()> step = {};     // one whole training step
+  std::function<void()> step = {};  // one whole training step
+  // Is given a function that the step may call, to put a mark (Operation::Kind::nothing) among its
+  // requests.
+  std::function<void(std::function<void()> mark)> marks = {};
   std::vector<Named> parameters = {};  // "h.0.attn.weight": the module is before the last dot
   std::vector<Named> buffers = {};
   // Names of all modules, where their calls are reported (module_calls.h); else empty.

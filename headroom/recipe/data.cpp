@@ -136,18 +136,22 @@ Sets tokens_of(const config::Training& training) {
 
 Sets synthetic_of(const config::Training& training) {
   const auto seed = static_cast<std::uint64_t>(training.config.whole("seed"));
-  constexpr std::int64_t kTrain = 1024, kEvaluation = 128;
+  constexpr std::int64_t kLeast = 1024, kEvaluation = 128;
+  // A batch at least.
+  const std::int64_t train_size =
+      std::max(kLeast, training.config.whole("batch_size") *
+                           training.config.whole("gradient_accumulation_steps"));
   if (training.on_images) {
     const std::int64_t classes = training.config.optional_whole("num_classes").value_or(10);
     const data::ImageOptions image{.side = side_of(training)};
-    return {
-        data::synthetic_images({.classes = classes, .size = kTrain, .seed = seed, .image = image}),
-        data::synthetic_images({.classes = classes,
-                                .size = kEvaluation,
-                                .seed = seed,
-                                .split = Split::validation,
-                                .image = image}),
-        classes};
+    return {data::synthetic_images(
+                {.classes = classes, .size = train_size, .seed = seed, .image = image}),
+            data::synthetic_images({.classes = classes,
+                                    .size = kEvaluation,
+                                    .seed = seed,
+                                    .split = Split::validation,
+                                    .image = image}),
+            classes};
   }
   const std::int64_t all = training.model.config.at_least_1("vocab_size"),
                      outputs = std::min<std::int64_t>(256, all);
@@ -155,7 +159,7 @@ Sets synthetic_of(const config::Training& training) {
   const data::SyntheticTokens texts{
       .vocabulary = std::max<std::int64_t>(1, outputs - (masks ? 1 : 0)),
       .seq = length_of(training),
-      .size = kTrain,
+      .size = train_size,
       .seed = seed};
   data::SyntheticTokens others = texts;
   others.size = kEvaluation;

@@ -168,10 +168,14 @@ class Builder {
   }
 
   // With weights, but for adapters.
-  void add_model(Model& made, c10::Device device, const std::optional<models::Part>& part) {
-    made.ranks.push_back(libtorch::on(device, type_of(settings_),
-                                      [&] { return build_model(network_, settings_, part); }));
+  void add_model(Model& made, c10::Device device, const std::optional<models::Part>& part,
+                 bool is_checkpointed) {
+    model::Settings settings = settings_;
+    if (is_checkpointed) settings.checkpoint_every = 1;
+    made.ranks.push_back(libtorch::on(device, type_of(settings),
+                                      [&] { return build_model(network_, settings, part); }));
     lacking_.emplace_back();
+    if (device.is_meta()) return;
     if (!weights_) return models::initialise(*made.ranks.back());
     const weights::Loaded now =
         weights::load(*made.ranks.back(), *weights_, {.skip_other_shapes = true});
@@ -247,7 +251,8 @@ Model model_of(const config::Training& training, const std::vector<c10::Device>&
     const auto stage = rank % static_cast<std::size_t>(sharing.stages);
     const auto part = parts.empty() ? std::nullopt : std::optional(parts[stage]);
     if (options.before_rank) options.before_rank(devices[rank]);
-    builder.add_model(made, devices[rank], part);
+    builder.add_model(made, devices[rank], part,
+                      sharing.checkpointed.contains(static_cast<int>(stage)));
     const bool is_last = rank + 1 == static_cast<std::size_t>(sharing.stages);  // of one replica
     if (builder.loaded() && is_last && options.say)
       options.say(weights::to_string(*builder.loaded()));
@@ -265,6 +270,20 @@ Model model_of(const config::Training& training, const std::vector<c10::Device>&
   if (devices.size() > 1) made.words += ", " + words_of(sharing, parts);
   memory("optimizer made");
   return made;
+}
+
+StageModel stage_of(const config::Training& training, std::int64_t outputs,
+                    const std::optional<models::Part>& part, const std::set<std::string>& copies) {
+  const ModelOptions options{.outputs = outputs, .reads_weights = false};
+  Builder builder(training, options);
+  Model made;
+  builder.add_model(made, at::kMeta, part, /*is_checkpointed=*/false);
+  builder.add_adapters(made, 0);
+  train::Tensors parameters;
+  for (const auto& one : made.ranks.front()->module().named_parameters())
+    if (one.value().requires_grad() && !copies.contains(one.key()))
+      parameters.push_back(one.value());
+  return {made.ranks.front(), std::move(made.adapters.front()), builder.optimizer(parameters)};
 }
 
 std::int64_t steps_of(const config::Resolved& config, const data::Loader& loader) {

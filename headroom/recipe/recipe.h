@@ -17,6 +17,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -65,6 +66,17 @@ struct ModelOptions {
 [[nodiscard]] Model model_of(const config::Training& training,
                              const std::vector<c10::Device>& devices,
                              const ModelOptions& options = {});
+
+// One stage of the training's model, alone and without values, for dry runs (train/stage_alone.h).
+struct StageModel {
+  std::shared_ptr<models::Model> model;
+  std::optional<nn::Lora> adapters;
+  std::unique_ptr<optim::Optimizer> optimizer;
+};
+// `outputs`: as in ModelOptions. `copies`: its weights that an earlier stage trains, by name.
+[[nodiscard]] StageModel stage_of(const config::Training& training, std::int64_t outputs,
+                                  const std::optional<models::Part>& part,
+                                  const std::set<std::string>& copies);
 
 // How many steps the training has: its epochs, or `steps` if that is less.
 [[nodiscard]] std::int64_t steps_of(const config::Resolved& config, const data::Loader& loader);

@@ -86,7 +86,10 @@ Objective objective_of(const std::shared_ptr<models::Model>& model,
   objective.terms = [model](const Tensors& rows) {
     return models::counted_labels(*model, batch_of(rows)).item<std::int64_t>();
   };
-  if (own.checkpointing.how == nn::Recompute::none) objective.techniques.insert("checkpointing");
+  // A stage that is checkpointed from the start has it in every plan.
+  const bool is_all = own.checkpointing.every == 1 && own.checkpointing.layers.empty();
+  if (own.checkpointing.how == nn::Recompute::none || (own.part && is_all))
+    objective.techniques.insert("checkpointing");
   const bool can_fuse =
       model::is_over_tokens(model->task()) && own.loss_chunk == 0 && !own.fused_loss;
   if (can_fuse) objective.techniques.insert("fused_loss");
@@ -95,7 +98,8 @@ Objective objective_of(const std::shared_ptr<models::Model>& model,
   objective.follow = [model, own, can_fuse](const Plan& plan) {
     quantise(*model, plan);
     models::Checkpointing checkpointing = own.checkpointing;
-    if (plan.has("checkpointing")) checkpointing.how = nn::Recompute::nonreentrant;
+    if (plan.has("checkpointing") && checkpointing.how == nn::Recompute::none)
+      checkpointing.how = nn::Recompute::nonreentrant;
     model->set_checkpointing(checkpointing);
     if (can_fuse) model->set_fused_loss(plan.has("fused_loss"));
   };

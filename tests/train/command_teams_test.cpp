@@ -67,6 +67,37 @@ class TrainTeams : public ::testing::Test {
   TrainingWorld world_;
 };
 
+// In a box of its own, and in one that is shared.
+TEST_F(TrainTeams, LieOnTheCardsThatAreNamed) {
+  for (const std::string box : {"sim:4x64MiB", "sim:4x64MiB@named-cards"}) {
+    Arguments named = arguments(
+        "named", {"stages=2", "cards=3,1", "checkpointed_stages=0", "micro_batch=2", "steps=1"});
+    std::replace(named.begin(), named.end(), std::string("sim:4x64MiB"), box);
+    const Outcome outcome = world_.train(named);
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+    EXPECT_EQ(outcome.json().at("cards")[0].at("device"), "sim:3") << box;
+    EXPECT_EQ(outcome.json().at("cards")[1].at("device"), "sim:1") << box;
+    EXPECT_EQ(outcome.json().at("plan").at("micro_batch"), 2);
+    fs::remove_all(world_.path("named"));
+  }
+  for (const auto& [key, words] :
+       {std::pair("cards=1", "2 different numbers"), std::pair("cards=1,1", "2 different numbers"),
+        std::pair("cards=1,4", "numbers below the 4 cards of --gpus"),
+        std::pair("checkpointed_stages=2", "numbers below the 2 stages")}) {
+    const Outcome outcome = world_.train(arguments("refused", {"stages=2", key}));
+    EXPECT_EQ(outcome.exit_code, 64);
+    EXPECT_THAT(outcome.err, HasSubstr(words));
+  }
+}
+
+// What a stage computes again changes no loss.
+TEST_F(TrainTeams, HaveTheLossesOfOneCardWithSomeStagesCheckpointed) {
+  static_cast<void>(weights_of(on_one("one")));
+  const Outcome outcome = world_.train(arguments("several", {"stages=2", "checkpointed_stages=1"}));
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  expect_losses_of("several", "one");
+}
+
 TEST_F(TrainTeams, HaveTheLossesOfOneCard) {
   static_cast<void>(weights_of(on_one("one")));
   const std::vector<Arguments> teams{

@@ -169,8 +169,6 @@ int end_of_ours(const std::optional<std::string>& command, int argc, char** argv
 // Names the command that does the work of one that people look for.
 std::string known_otherwise(const std::string& word) {
   static const std::map<std::string, std::string> instead{
-      {"plan",
-       "headroom estimate MODEL --techniques, headroom fit MODEL or headroom train --dry-run"},
       {"bench", "headroom estimate MODEL, headroom profile MODEL or headroom train steps=20"},
       {"swarm", "headroom run --detach -- COMMAND for each job"},
       {"start", "headroom train --dry-run, then headroom train"},
@@ -202,11 +200,11 @@ ExitCode run(int argc, char** argv) {
   app.add_flag("--line", is_line, "Show the machine on one line, for prompts and status bars");
   Registry registry{.app = app, .chosen = {}, .behind_dashes = {}};
   registry.chosen = [&] { return is_line ? run_line(gpus) : run_overview(gpus); };
-  for (const auto add :
-       {&add_gpus,     &add_pick,     &add_run,   &add_attach,  &add_history, &add_log,
-        &add_top,      &add_queue,    &add_who,   &add_lease,   &add_clean,   &add_doctor,
-        &add_estimate, &add_rehearse, &add_fit,   &add_profile, &add_train,   &add_config,
-        &add_cards,    &add_models,   &add_trace, &add_oom,     &add_version, &add_completion})
+  for (const auto add : {&add_gpus,   &add_pick,    &add_run,      &add_attach,   &add_history,
+                         &add_log,    &add_top,     &add_queue,    &add_who,      &add_lease,
+                         &add_clean,  &add_doctor,  &add_estimate, &add_rehearse, &add_fit,
+                         &add_plan,   &add_profile, &add_train,    &add_config,   &add_cards,
+                         &add_models, &add_trace,   &add_oom,      &add_version,  &add_completion})
     add(registry);
   app.require_subcommand(0, 1);
   // CLI11 would show the general help for `headroom gpsu --help`.

@@ -200,6 +200,31 @@ std::string cards_wanted(const config::Sharing& sharing) {
                      sharing.replicas, sharing.stages);
 }
 
+// Throws UsageError for a number in `cards` that no card has.
+void check_numbers(const config::Sharing& sharing, int there) {
+  for (const int number : sharing.on)
+    if (number >= there)
+      throw UsageError(expectation("cards",
+                                   "numbers below the " + counted(there, "card") + " of --gpus",
+                                   std::to_string(number)));
+}
+
+// The cards that `cards` names, in its order.
+gpu::Devices named_cards(gpu::Devices devices, const config::Sharing& sharing) {
+  if (sharing.on.empty() || devices.kind == gpu::Devices::Kind::cpu) return devices;
+  std::vector<std::string> names;
+  for (const int number : sharing.on) {
+    const auto place = static_cast<std::size_t>(number);
+    const bool is_listed = devices.kind == gpu::Devices::Kind::listed;
+    if (is_listed) check_numbers(sharing, static_cast<int>(devices.listed.size()));
+    names.push_back(is_listed ? devices.listed[place] : std::to_string(number));
+  }
+  if (devices.kind != gpu::Devices::Kind::simulated) return gpu::parse_devices(join(names, ","));
+  check_numbers(sharing, static_cast<int>(devices.box.cards.size()));
+  devices.listed = names;
+  return devices;
+}
+
 // As --gpus lists them, or a box has them: `split` names the layers of each.
 void put_in_order(std::vector<gpu::Selection::Pick>& picked, const gpu::Machine& machine) {
   const auto place_of = [&](const gpu::Card& card) {
@@ -214,8 +239,9 @@ void put_in_order(std::vector<gpu::Selection::Pick>& picked, const gpu::Machine&
 
 }  // namespace
 
-std::optional<RunPlace> take_place(const config::Training& training, const gpu::Devices& devices) {
+std::optional<RunPlace> take_place(const config::Training& training, const gpu::Devices& asked) {
   const config::Resolved& config = training.config;
+  const gpu::Devices devices = named_cards(asked, training.sharing);
   const int count = training.sharing.cards();
   const auto too_few = [&](const std::string& received) {
     throw UsageError(expectation("--gpus", cards_wanted(training.sharing), received,
@@ -233,6 +259,7 @@ std::optional<RunPlace> take_place(const config::Training& training, const gpu::
     const auto number = static_cast<int>(config.number_in("device").value_or(0));
     const int first = number < there ? number : 0;  // the box of a dry run has fewer
     for (int i = 0; i < count; ++i) place.cards.push_back(first + i);
+    if (!training.sharing.on.empty()) place.cards = training.sharing.on;
     return place;
   }
   ProgressLine line(30);
@@ -289,7 +316,8 @@ std::optional<RunPlace> take_place(const config::Training& training, const gpu::
   throw BusyError(answer.sentence + (may_wait ? "; try wait_for_gpu=true" : ""));
 }
 
-DryPlace dry_place(const gpu::Devices& devices, const config::Training& training) {
+DryPlace dry_place(const gpu::Devices& asked, const config::Training& training) {
+  const gpu::Devices devices = named_cards(asked, training.sharing);
   const bool is_simulated = devices.kind == gpu::Devices::Kind::simulated;
   if (devices.kind == gpu::Devices::Kind::cpu || (is_simulated && devices.box.name.empty()))
     return {devices, {}};

@@ -52,6 +52,7 @@ void add_clean(Registry& registry);
 void add_doctor(Registry& registry);
 void add_estimate(Registry& registry);
 void add_fit(Registry& registry);
+void add_plan(Registry& registry);
 void add_profile(Registry& registry);
 void add_cards(Registry& registry);
 void add_models(Registry& registry);

@@ -110,13 +110,17 @@ std::string with_option_names(std::string words) {
 
 }  // namespace
 
-void SettingsOptions::add_to(CLI::App* command) {
+void SettingsOptions::add_to(CLI::App* command, const std::vector<std::string>& only,
+                             const std::map<std::string, std::string>& helps) {
   for (const Group& group : groups())
     for (const Option& option : group.options) {
       const std::string name = option_name(option.key);
+      if (!only.empty() && std::find(only.begin(), only.end(), name) == only.end()) continue;
+      const auto own = helps.find(name);
+      const std::string help = own != helps.end() ? own->second : help_of(option);
       CLI::Option* added = is_flag(option)
-                               ? command->add_flag(name, flags_[option.key], option.help)
-                               : command->add_option(name, texts_[option.key], help_of(option))
+                               ? command->add_flag(name, flags_[option.key], help)
+                               : command->add_option(name, texts_[option.key], help)
                                      ->type_name(kValueNames[static_cast<int>(option.kind)]);
       added->group(group.title);
     }
@@ -130,10 +134,19 @@ std::vector<std::pair<std::string, std::string>> SettingsOptions::words() {
   return all;
 }
 
+bool SettingsOptions::flag(const std::string& key) const {
+  const auto found = flags_.find(key);
+  return found != flags_.end() && found->second;
+}
+std::optional<std::string> SettingsOptions::text(const std::string& key) const {
+  const auto found = texts_.find(key);
+  return found == texts_.end() ? std::nullopt : found->second;
+}
+
 std::vector<std::string> SettingsOptions::given() const {
   std::vector<std::string> names;
   for (const Option& option : all_options())
-    if (is_flag(option) ? flags_.at(option.key) : texts_.at(option.key).has_value())
+    if (is_flag(option) ? flag(option.key) : text(option.key).has_value())
       names.push_back(option_name(option.key));
   return names;
 }
@@ -142,13 +155,13 @@ model::Settings SettingsOptions::settings() const {
   Json json = Json::object();
   for (const Option& option : all_options()) {
     if (is_flag(option)) {
-      if (!flags_.at(option.key)) continue;
+      if (!flag(option.key)) continue;
       if (option.kind == Kind::own)
         json["techniques"].push_back(option.key);
       else
         json[option.key] = true;
-    } else if (const std::optional<std::string>& text = texts_.at(option.key)) {
-      json[option.key] = value(option, *text);
+    } else if (const std::optional<std::string> given = text(option.key)) {
+      json[option.key] = value(option, *given);
     }
   }
   try {

@@ -14,7 +14,10 @@ namespace headroom::cli {
 
 class SettingsOptions {
  public:
-  void add_to(CLI::App* command);
+  // `only`: the options with these names, or all where there is none; `helps`: by name, in place of
+  // their own.
+  void add_to(CLI::App* command, const std::vector<std::string>& only = {},
+              const std::map<std::string, std::string>& helps = {});
 
   // The given options over the defaults. Throws UsageError that suggests the nearest word.
   [[nodiscard]] model::Settings settings() const;
@@ -26,6 +29,9 @@ class SettingsOptions {
   [[nodiscard]] static std::vector<std::pair<std::string, std::string>> words();
 
  private:
+  [[nodiscard]] bool flag(const std::string& key) const;
+  [[nodiscard]] std::optional<std::string> text(const std::string& key) const;
+
   std::map<std::string, std::optional<std::string>> texts_;  // by the settings' names
   std::map<std::string, bool> flags_;
 };

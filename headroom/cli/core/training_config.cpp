@@ -95,7 +95,10 @@ std::vector<Unused> unused_keys(const config::Training& training) {
        training.sharing.cards() > 1,
        "a run on one card",
        counted(training.sharing.cards(), "card")},
-      {{"pipeline"}, training.sharing.stages == 1, "stages=2 or more", "stages=1"},
+      {{"pipeline", "checkpointed_stages"},
+       training.sharing.stages == 1,
+       "stages=2 or more",
+       "stages=1"},
   };
 }
 

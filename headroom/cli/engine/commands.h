@@ -10,6 +10,7 @@ namespace headroom::cli {
 [[nodiscard]] ExitCode run_version(bool json);
 [[nodiscard]] ExitCode run_estimate(const Json& request);
 [[nodiscard]] ExitCode run_fit(const Json& request);
+[[nodiscard]] ExitCode run_plan(const Json& request);
 [[nodiscard]] ExitCode run_profile(const Json& request);
 [[nodiscard]] ExitCode run_train(const Json& request);
 

@@ -18,7 +18,7 @@ namespace {
 
 constexpr const char* kHelp =
     "headroom-engine version [--json]\n"
-    "headroom-engine estimate|fit|profile|train REQUEST\n"
+    "headroom-engine estimate|fit|plan|profile|train REQUEST\n"
     "\n"
     "The part of Headroom that uses LibTorch; `headroom` starts it.\n";
 
@@ -31,6 +31,7 @@ ExitCode run(const std::vector<std::string>& words) {
     return run_version(words.size() == 2);
   if (is("estimate", 2)) return run_estimate(parse_json(words[1], "the request"));
   if (is("fit", 2)) return run_fit(parse_json(words[1], "the request"));
+  if (is("plan", 2)) return run_plan(parse_json(words[1], "the request"));
   if (is("profile", 2)) return run_profile(parse_json(words[1], "the request"));
   if (is("train", 2)) return run_train(parse_json(words[1], "the request"));
   print_error("headroom-engine: unknown command; " + std::string(kHelp));

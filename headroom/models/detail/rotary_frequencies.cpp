@@ -88,8 +88,10 @@ Tensor rotary_frequencies(const Rope& rope, std::int64_t length, const TensorOpt
       return longrope(rope, length, where);
     case RopeKind::linear:
       return waves(rope, where).reciprocal() / rope.factor;
-    case RopeKind::llama3:
-      return llama3(rope, waves(rope, where).reciprocal());
+    case RopeKind::llama3: {
+      const Tensor plain = waves(rope, where).reciprocal();
+      return plain.is_meta() ? plain : llama3(rope, plain);  // LibTorch has no where() there
+    }
     case RopeKind::plain:
       break;
   }

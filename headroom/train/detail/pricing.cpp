@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
 #include <set>
 #include <string>
 #include <type_traits>
@@ -13,10 +12,9 @@
 #include "headroom/allocator/settings.h"
 #include "headroom/base/file.h"
 #include "headroom/dryrun/step_run.h"
-#include "headroom/libtorch/random_state.h"
 #include "headroom/sim/child.h"
 #include "headroom/sim/simulate.h"
-#include "headroom/train/detail/stand_ins.h"
+#include "headroom/train/detail/stage_requests.h"
 #include "headroom/train/rungs/rungs.h"
 
 namespace headroom::train::detail {
@@ -76,31 +74,6 @@ Tensors without_devices(const Tensors& batch) {
   return host;
 }
 
-// The requests of two steps, from those of one after its mark. The second begins with the cache
-// that the first left in the allocator; it does not make lasting tensors again.
-dryrun::Requests with_another_step(dryrun::Requests requests) {
-  using Kind = allocator::Operation::Kind;
-  const auto mark = std::find_if(requests.begin(), requests.end(), [](const auto& request) {
-    return request.kind == Kind::reset_peaks;
-  });
-  const std::size_t first = static_cast<std::size_t>(mark - requests.begin()) + 1,
-                    last = requests.size();
-  std::uint32_t ids = 0;
-  std::set<std::uint32_t> passing;
-  for (const auto& request : requests) ids = std::max(ids, request.id + 1);
-  for (std::size_t i = first; i < last; ++i)
-    if (requests[i].kind == Kind::free) passing.insert(requests[i].id);
-  std::map<std::uint32_t, std::uint32_t> again;
-  for (std::size_t i = first; i < last; ++i) {
-    allocator::Operation request = requests[i];
-    if (request.kind == Kind::allocate && passing.contains(request.id)) again[request.id] = ids++;
-    if (!again.contains(request.id)) continue;
-    request.id = again[request.id];
-    requests.push_back(request);
-  }
-  return requests;
-}
-
 struct DryRuns {
   const Transactions& ranks;
   const Tensors batch;
@@ -113,19 +86,8 @@ struct DryRuns {
   [[nodiscard]] dryrun::Requests run(std::size_t stage,
                                      const std::optional<std::vector<Tensors>>& given,
                                      const Plan& plan, std::int64_t rows) const {
-    const Tensors some = some_rows(batch, {0, rows});
-    Transaction& transaction = ranks[stage];
-    const dryrun::MakeSubject make = [&](c10::Device device) {
-      transaction.start_anew_on(device, given);
-      return dryrun::Subject{.step = [&, device] {
-        StandIns stand_ins(device);
-        const libtorch::CallScope scope(stand_ins, libtorch::CallScope::Of::all);
-        libtorch::RandomState random({});
-        transaction.attempt(some, plan, random);
-        transaction.drop_gradients();
-      }};
-    };
-    return dryrun::run_steps(cards[stage], make, 1, options).requests;
+    return requests_alone(ranks[stage], cards[stage], some_rows(batch, {0, rows}), plan, given,
+                          options);
   }
   // The stages of a replica, one after another, because each gives the next one its tensors.
   template <typename Use>

@@ -221,12 +221,14 @@ void Transaction::run_parts(const Tensors& batch, const Plan& plan, libtorch::Ra
   const auto count = static_cast<int>(parts.size());
   for (const plan::Pass& pass :
        plan::passes(place_.pipeline, ranks.stages.rank(), ranks.stages.size(), count)) {
+    if (on_pass_) on_pass_();
     const optim::Rows& part = parts[static_cast<std::size_t>(pass.part)];
     if (pass.is_forward)
       forward(some_rows(batch, {mine.first + part.first, part.count}), in_all, failure);
     else
       backward(pass.part + 1 == count, failure);
   }
+  if (on_pass_) on_pass_();
   for (std::optional<parallel::Border>* border : {&before_, &after_})
     if (*border) failure.always([&] { (*border)->end(); });
 }

@@ -17,9 +17,11 @@
 #include <cstdint>
 #include <deque>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "headroom/base/first_failure.h"
@@ -74,6 +76,8 @@ class Transaction {
   void start_anew_on(c10::Device card, std::optional<std::vector<Tensors>> given = {});
   // After such a run: what this stage has given to the next one.
   [[nodiscard]] const std::vector<Tensors>& given() const { return after_->given(); }
+  // Hears where a pass of a part begins, and where the last one ends.
+  void hear_passes(std::function<void()> on_pass) { on_pass_ = std::move(on_pass); }
   // An attempt that rethrows its failure.
   void attempt(const Tensors& batch, const Plan& plan, libtorch::RandomState& random);
   void drop_gradients();
@@ -156,6 +160,7 @@ class Transaction {
   std::optional<Plan> agreed_;  // all ranks follow it
   Plan lasting_;
   bool is_dry_ = false;
+  std::function<void()> on_pass_;
 };
 
 // What a rank's attempt ends with if another one has failed.

@@ -129,7 +129,9 @@ ExitCode run_train(const TrainOptions& options) {
   // The engine describes the files expected in that folder, and needs no card for that.
   DryPlace dry{devices};
   if (options.dry_run) dry = dry_place(devices, config::Training(config));
-  const auto place = has_data ? take_place(config::Training(config), dry.devices) : std::nullopt;
+  config::Training training(config);
+  if (!dry.usable.empty()) training.sharing.on.clear();  // its cards are in that order already
+  const auto place = has_data ? take_place(training, dry.devices) : std::nullopt;
   const Json request{
       {"config", config.given()},
       {"base", settings.sources.base ? Json(settings.sources.base->string()) : Json()},

@@ -29,7 +29,6 @@
 #include "headroom/cli/engine/train/training_status.h"
 #include "headroom/cli/engine/train/training_story.h"
 #include "headroom/cli/engine/train/training_view.h"
-#include "headroom/forecast/closed_form.h"
 #include "headroom/gpu/catalogue.h"
 #include "headroom/libtorch/failure.h"
 #include "headroom/memory/count_cpu.h"
@@ -252,16 +251,14 @@ ExitCode Run::show_plan() {
   const bool is_allowed = is_allowed_by_budget();
   const std::string words = to_string(answer);
   answer.fits = answer.fits && is_allowed;
-  const double seconds = step_seconds(
-      training_.model_for(data_.outputs), training_.settings, answer,
-      machine_.is_cpu()
-          ? nullptr
-          : gpu::find_card(machine_.box()->card(machine_.own.front().index()).options().name));
+  const auto cards = machine_.rates();
+  const double seconds = step_seconds(training_, training_.model_for(data_.outputs), answer, cards);
   if (is_json_)
-    print(to_line(to_json(answer, machine_.own, seconds)) + "\n");
+    print(to_line(to_json(answer, machine_.own, seconds, cards.front()->brief)) + "\n");
   else
-    print(fmt::format("{}\nabout {} a step{}; nothing was trained\n", words,
-                      step_time_text(seconds), answer.fits ? "" : "; it does not fit"));
+    print(fmt::format("{}\nabout {} a step, with the times of {}{}; nothing was trained\n", words,
+                      step_time_text(seconds), cards.front()->brief,
+                      answer.fits ? "" : "; it does not fit"));
   return answer.fits ? kOk : is_busy && is_allowed ? kBusy : kDoesNotFit;
 }
 

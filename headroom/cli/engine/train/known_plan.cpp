@@ -13,8 +13,10 @@ namespace headroom::cli {
 namespace {
 
 std::string keys_of_plans(const config::Resolved& config, bool on_several) {
-  std::set<std::string> decisive{"min_batch_size", "auto_batch_size", "margin", "alloc_conf"};
-  if (on_several) decisive.insert({"replicas", "stages", "split", "pipeline"});
+  std::set<std::string> decisive{"min_batch_size", "auto_batch_size", "margin", "alloc_conf",
+                                 "micro_batch"};
+  if (on_several)
+    decisive.insert({"replicas", "stages", "split", "pipeline", "checkpointed_stages"});
   for (const plan::Technique& technique : plan::techniques())
     if (!technique.rungs.empty())
       for (const plan::Key& key : technique.keys) decisive.insert(key.name);

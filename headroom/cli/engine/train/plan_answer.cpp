@@ -8,7 +8,9 @@
 
 #include "headroom/base/text.h"
 #include "headroom/base/time.h"
-#include "headroom/forecast/step_time.h"
+#include "headroom/plan/model_pricer.h"
+#include "headroom/plan/search.h"
+#include "headroom/train/model_team.h"
 
 namespace headroom::cli {
 std::string to_string(const train::PerStage& all, int stages) {
@@ -70,7 +72,8 @@ std::string to_string(const PlanAnswer& answer) {
   return answer.free ? fmt::format("{}, and {} are usable", text, free) : text;
 }
 
-Json to_json(const PlanAnswer& answer, const std::vector<c10::Device>& devices, double step_s) {
+Json to_json(const PlanAnswer& answer, const std::vector<c10::Device>& devices, double step_s,
+             const std::string& rates) {
   const auto count = [](const std::optional<train::PerStage>& all, std::size_t stage) {
     return all ? Json(all->of(stage).count) : Json();
   };
@@ -98,28 +101,56 @@ Json to_json(const PlanAnswer& answer, const std::vector<c10::Device>& devices, 
           {"cards", cards},
           {"fits", answer.fits},
           {"allowed_by", answer.allowed_by.empty() ? Json() : Json(answer.allowed_by)},
-          {"step_s", step_s}};
+          {"step_s", step_s},
+          {"rates", rates}};
 }
 
-double step_seconds(const model::ModelConfig& config, model::Settings settings,
-                    const PlanAnswer& answer, const gpu::CatalogueCard* card) {
-  const train::Plan& plan = answer.plan;
+double step_seconds(const config::Training& training, const model::ModelConfig& config,
+                    const PlanAnswer& answer, const std::vector<const gpu::CatalogueCard*>& cards) {
+  const config::Sharing& sharing = training.sharing;
   const std::int64_t rows = answer.rows_of_replica();
+  model::Settings settings = training.settings;
   for (const plan::Rung& rung : plan::rungs())
-    if (plan.has(rung.name)) rung.put(settings, true);
-  settings.accumulation = count_of_parts(plan, rows);
-  const auto with_parts_of = [&](std::int64_t part) {
-    settings.batch = part;
-    return forecast::step_seconds(forecast::forecast_of(config, settings), card);
+    if (answer.plan.has(rung.name)) rung.put(settings, true);
+  plan::RatedCards rated;
+  for (const gpu::CatalogueCard* const card : cards) {
+    rated.kind_of_card.push_back(static_cast<int>(rated.kinds.size()));
+    rated.kinds.push_back(card);
+  }
+  std::vector<plan::PricedTraining> trainings;
+  trainings.push_back({settings, plan::PriceBook(Json::object())});
+  plan::ModelPricer pricer(config, std::move(trainings), rated, {});
+  const plan::Form form{.rows = largest_part(answer.plan, rows), .replicas = sharing.replicas};
+  std::vector<plan::PlacedStage> stages;
+  std::int64_t first = 0;
+  for (const models::Part& part : sharing.split.empty()
+                                      ? train::even_parts(pricer.layers(), sharing.stages)
+                                      : train::parts_of(sharing.split, pricer.layers())) {
+    const auto stage = static_cast<int>(stages.size());
+    plan::PlacedStage& placed = stages.emplace_back();
+    placed.stage = {.form = form,
+                    .first = first,
+                    .count = part.count,
+                    .checkpointed = sharing.checkpointed.contains(stage)};
+    for (int replica = 0; replica < sharing.replicas; ++replica)
+      placed.cards.push_back(replica * sharing.stages + stage);
+    first += part.count;
+  }
+  const auto parts = static_cast<int>(count_of_parts(answer.plan, rows));
+  const auto times = [&](const plan::Stage& stage, int kind) {
+    plan::LayerTimes sum;
+    const auto layers = pricer.times(form, kind);
+    for (std::int64_t layer = stage.first; layer < stage.first + stage.count; ++layer) {
+      const plan::LayerTimes& one = layers.at(static_cast<std::size_t>(layer));
+      sum.forward += one.forward;
+      sum.backward += one.backward + (stage.checkpointed ? one.again : 0);
+      sum.optimizer += one.optimizer;
+    }
+    return sum;
   };
-  // The parts differ by a row at most.
-  const auto parts = static_cast<double>(settings.accumulation);
-  const double larger = static_cast<double>(rows % settings.accumulation) / parts;
-  const double smaller = (1 - larger) * with_parts_of(smallest_part(plan, rows));
-  const double alone =
-      larger > 0 ? smaller + larger * with_parts_of(largest_part(plan, rows)) : smaller;
-  const double stages = answer.layout.stages;
-  return alone / stages * (parts + stages - 1) / parts;
+  return plan::step_seconds(stages, rated.kind_of_card,
+                            plan::pipeline_named(training.config.text("pipeline")), parts, pricer,
+                            times);
 }
 
 std::string step_time_text(double seconds) {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "headroom/base/json.h"
-#include "headroom/forecast/closed_form.h"
+#include "headroom/config/training.h"
 #include "headroom/gpu/catalogue.h"
 #include "headroom/parallel/layout.h"
 #include "headroom/train/step.h"
@@ -40,15 +40,15 @@ struct PlanAnswer {
 // "a step of 64 rows runs in 6 parts: micro-batch 11; it needs 21.19 GiB, and 24.00 GiB are usable"
 [[nodiscard]] std::string to_string(const PlanAnswer& answer);
 
-// As `--dry-run --json` prints it.
+// As `--dry-run --json` prints it. `rates`: the card whose times it has.
 [[nodiscard]] Json to_json(const PlanAnswer& answer, const std::vector<c10::Device>& devices,
-                           double step_s);
+                           double step_s, const std::string& rates);
 
-// Seconds of a step under the plan, by roofline: with what checkpointing computes again, the
-// traffic of offload, and the weights that each part reads. Stages share the work evenly, and wait
-// for each other at the beginning and the end; what cards send each other is not counted.
-[[nodiscard]] double step_seconds(const model::ModelConfig& config, model::Settings settings,
-                                  const PlanAnswer& answer, const gpu::CatalogueCard* card);
+// Seconds of a step under the plan, as `headroom plan` counts them, on cards with the rates of
+// these of the catalogue, by rank.
+[[nodiscard]] double step_seconds(const config::Training& training,
+                                  const model::ModelConfig& config, const PlanAnswer& answer,
+                                  const std::vector<const gpu::CatalogueCard*>& cards);
 // "3.8 s", "2.4 ms"
 [[nodiscard]] std::string step_time_text(double seconds);
 

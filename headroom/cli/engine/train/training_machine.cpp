@@ -7,6 +7,7 @@
 #include "headroom/base/host_memory.h"
 #include "headroom/base/text.h"
 #include "headroom/cuda/load.h"
+#include "headroom/forecast/step_time.h"
 #include "headroom/gpu/devices.h"
 #include "headroom/gpu/sampler.h"
 
@@ -34,6 +35,16 @@ TrainingMachine::TrainingMachine(const Json& request) : share(request), request_
       own.emplace_back(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(i));
   }
   for (const c10::Device device : own) share.begin_on(device);
+}
+
+std::vector<const gpu::CatalogueCard*> TrainingMachine::rates() const {
+  std::vector<const gpu::CatalogueCard*> cards;
+  for (const c10::Device device : own) {
+    if (!box_) return {&forecast::card_or_a100(nullptr)};
+    const sim::CardOptions& card = box_->card(device.index()).options();
+    cards.push_back(&gpu::rates_for(card.name, card.capacity));
+  }
+  return cards;
 }
 
 std::vector<train::Elsewhere> TrainingMachine::others(const config::Resolved& config) {

@@ -9,6 +9,7 @@
 #include "headroom/base/json.h"
 #include "headroom/cli/engine/train/training_share.h"
 #include "headroom/config/resolved.h"
+#include "headroom/gpu/catalogue.h"
 #include "headroom/gpu/holders.h"
 #include "headroom/sim/simulate.h"
 #include "headroom/train/ladder.h"
@@ -23,6 +24,8 @@ class TrainingMachine {
 
   // std::nullopt unless the cards are simulated.
   [[nodiscard]] const std::optional<sim::Simulation>& box() const { return box_; }
+  // The cards of the catalogue whose rates its simulated cards have, by rank; of a CPU an A100.
+  [[nodiscard]] std::vector<const gpu::CatalogueCard*> rates() const;
   // With the memory that this run may use of each. Without those of which it may use nothing. None
   // for a run on several cards.
   [[nodiscard]] std::vector<train::Elsewhere> others(const config::Resolved& config);

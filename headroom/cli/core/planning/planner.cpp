@@ -1,0 +1,310 @@
+#include "headroom/cli/core/planning/planner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <utility>
+
+#include "headroom/allocator/version.h"
+#include "headroom/base/error.h"
+#include "headroom/base/file.h"
+#include "headroom/base/text.h"
+#include "headroom/cli/core/training_config.h"
+#include "headroom/cli/core/version.h"
+#include "headroom/edit/shell_words.h"
+#include "headroom/gpu/profile.h"
+#include "headroom/model/model_catalogue.h"
+#include "headroom/model/shapes.h"
+#include "headroom/model/tasks.h"
+#include "headroom/plan/policies.h"
+
+namespace headroom::cli {
+namespace {
+
+// To be raised when a stage's price changes for the same question: kept prices are then others.
+constexpr int kPrices = 1;
+// As `headroom train` has it where none is given.
+constexpr double kUsualBudget = 0.7;
+
+using Keys = std::vector<std::string>;
+
+// ---- Cards ----
+
+std::vector<const gpu::CatalogueCard*> rates_of(const PlanQuestion& question) {
+  std::vector<const gpu::CatalogueCard*> rates;
+  for (const gpu::SimulatedCard& card : question.cards)
+    rates.push_back(question.rates.empty() ? &gpu::rates_for(card.name, card.total)
+                                           : &gpu::card_named(question.rates, "--rates"));
+  return rates;
+}
+
+plan::RatedCards kinds_of(const std::vector<const gpu::CatalogueCard*>& rates) {
+  plan::RatedCards cards;
+  for (const gpu::CatalogueCard* const one : rates) {
+    auto known = std::find(cards.kinds.begin(), cards.kinds.end(), one);
+    if (known == cards.kinds.end()) known = cards.kinds.insert(known, one);
+    cards.kind_of_card.push_back(static_cast<int>(known - cards.kinds.begin()));
+  }
+  return cards;
+}
+
+std::vector<plan::PlanCard> limits_of(const PlanQuestion& question,
+                                      const std::vector<int>& kind_of_card) {
+  std::vector<plan::PlanCard> cards;
+  for (std::size_t i = 0; i < question.cards.size(); ++i) {
+    const gpu::SimulatedCard& card = question.cards[i];
+    cards.push_back({.kind = kind_of_card[i],
+                     .resident = question.budget.share
+                                     ? plan::resident_budget(card.total, *question.budget.share)
+                                     : question.budget.bytes,
+                     .reserved = plan::plannable(gpu::room_of(card))});
+  }
+  return cards;
+}
+
+// One of each chip.
+std::vector<gpu::SimulatedCard> chips_of(const PlanQuestion& question) {
+  std::vector<gpu::SimulatedCard> chips;
+  for (const gpu::SimulatedCard& card : question.cards)
+    if (std::none_of(chips.begin(), chips.end(),
+                     [&](const auto& one) { return one.profile == card.profile; }))
+      chips.push_back(card);
+  return chips;
+}
+
+std::vector<const gpu::DeviceProfile*> profiles_of(const std::vector<gpu::SimulatedCard>& chips) {
+  std::vector<const gpu::DeviceProfile*> profiles;
+  for (const gpu::SimulatedCard& chip : chips) profiles.push_back(gpu::find_profile(chip.profile));
+  return profiles;
+}
+
+// ---- Techniques ----
+
+// That a plan may add without changing the result.
+std::vector<Keys> techniques_of(const config::Training& plain) {
+  const bool may_fuse =
+      !plain.config.is_given("loss") && model::is_over_tokens(plain.settings.task.value());
+  return may_fuse ? std::vector<Keys>{{}, {"loss=fused"}} : std::vector<Keys>{{}};
+}
+
+constexpr const char* kAllocatorVariables[] = {"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"};
+
+// Where nothing else fits: less lies idle between tensors. Settings that a person has made stay.
+std::optional<Keys> last_technique(const config::Training& plain) {
+  if (plain.config.is_given("alloc_conf")) return {};
+  for (const char* variable : kAllocatorVariables)
+    if (environment(variable)) return {};
+  return Keys{"alloc_conf=expandable_segments:True"};
+}
+
+plan::PriceBook book_of(const config::Training& training, const PlanQuestion& question) {
+  Json chips = Json::array(), variables = Json::object();
+  for (const gpu::SimulatedCard& card : chips_of(question)) chips.push_back(card.profile);
+  for (const char* variable : kAllocatorVariables)
+    variables[variable] = or_null(environment(variable));
+  variables["CUBLAS_WORKSPACE_CONFIG"] = or_null(environment("CUBLAS_WORKSPACE_CONFIG"));
+  model::Settings settings = training.settings;
+  settings.batch = settings.accumulation = 1;  // a stage's price says its rows
+  return plan::PriceBook({{"prices", kPrices},
+                          {"headroom", kVersion},
+                          {"torch", std::string(allocator::default_version().torch)},
+                          {"model", training.model.config.file()},
+                          {"outputs", or_null(training.config.optional_whole("num_classes"))},
+                          {"settings", model::to_json(settings)},
+                          {"chips", std::move(chips)},
+                          {"pipeline", training.config.text("pipeline")},
+                          {"allocator", training.config.text("alloc_conf")},
+                          {"environment", std::move(variables)}});
+}
+
+// ---- One way ----
+
+// Keeps what dry runs have shown, however the search ends.
+class KeptPrices {
+ public:
+  explicit KeptPrices(plan::ModelPricer& pricer) : pricer_(pricer) {}
+  ~KeptPrices() { pricer_.save(); }
+  KeptPrices(const KeptPrices&) = delete;
+  KeptPrices& operator=(const KeptPrices&) = delete;
+
+ private:
+  plan::ModelPricer& pricer_;
+};
+
+plan::SearchQuestion search_question(const PlanQuestion& question, const config::Training& plain,
+                                     const std::vector<int>& kind_of_card) {
+  const bool is_fixed = plain.config.is_given("gradient_checkpointing");
+  return {.cards = limits_of(question, kind_of_card),
+          .rows = question.rows,
+          .checkpointing = is_fixed ? std::vector{false} : std::vector{false, true},
+          .part = question.part,
+          .replicas = question.replicas,
+          .stages = question.stages,
+          .pipeline = plan::pipeline_named(plain.config.text("pipeline")),
+          .balance = question.balance};
+}
+
+// With these techniques, each beside the way's keys.
+void search_with(Planned& planned, const PlanQuestion& question,
+                 const std::vector<Keys>& techniques, const MakeDryRuns& make, bool counts_cards) {
+  planned.techniques = techniques;
+  planned.trainings.clear();
+  std::vector<plan::PricedTraining> priced;
+  for (const Keys& keys : techniques) {
+    planned.trainings.push_back(training_of(question, planned.way, keys));
+    const config::Training& training = planned.trainings.back();
+    priced.push_back({training.settings, book_of(training, question)});
+  }
+  const std::vector<gpu::SimulatedCard> chips = chips_of(question);
+  std::vector<plan::PriceStage> dry_runs(techniques.size());
+  const auto dry_run = [&](const plan::Stage& stage) {
+    const auto number = static_cast<std::size_t>(stage.form.techniques);
+    if (!dry_runs[number]) dry_runs[number] = make(planned.trainings[number], chips);
+    return dry_runs[number](stage);
+  };
+  const config::Training& plain = planned.trainings.front();
+  plan::RatedCards cards = kinds_of(planned.rates);
+  cards.chips = profiles_of(chips);
+  plan::ModelPricer pricer(plain.model.config, std::move(priced), cards, dry_run);
+  const KeptPrices kept(pricer);
+  plan::SearchQuestion asked = search_question(question, plain, cards.kind_of_card);
+  asked.techniques = static_cast<int>(techniques.size());
+  planned.searched = plan::search(asked, pricer);
+  if (planned.best() == nullptr && counts_cards) {
+    const auto largest = std::max_element(
+        asked.cards.begin(), asked.cards.end(),
+        [](const auto& one, const auto& other) { return one.reserved < other.reserved; });
+    planned.cards_needed = plan::cards_needed(asked, *largest, pricer);
+  }
+  planned.dry_runs += pricer.dry_runs();
+}
+
+void search_way(Planned& planned, const PlanQuestion& question, const MakeDryRuns& make,
+                bool is_last) {
+  const config::Training plain = training_of(question, planned.way);
+  static_cast<void>(check_use_of_keys(plain));
+  const std::vector<Keys> techniques = techniques_of(plain);
+  const auto last = last_technique(plain);
+  search_with(planned, question, techniques, make, is_last && !last);
+  if (planned.best() != nullptr || !last) return;
+  std::vector<Keys> more = techniques;
+  for (Keys& keys : more) keys.insert(keys.end(), last->begin(), last->end());
+  search_with(planned, question, more, make, is_last);
+}
+
+// Of all numbers of replicas and stages, the one that lacks the least.
+std::string why_refused(const plan::Searched& searched) {
+  const plan::Refusal* nearest = nullptr;
+  for (const plan::Considered& one : searched.considered)
+    if (one.refusal && (nearest == nullptr || one.refusal->share() < nearest->share()))
+      nearest = &*one.refusal;
+  return nearest == nullptr ? "there is no way to cut it" : words_of(*nearest);
+}
+
+// Throws UsageError for numbers that no training has.
+void check_numbers(const PlanQuestion& question) {
+  if (question.cards.empty())
+    throw UsageError(expectation("--gpus", "cards to plan for", "none", "--gpus sim:8x24GiB"));
+  const std::int64_t layers = model::layer_count(model::model_named(question.model).config);
+  if (question.stages.value_or(1) > layers)
+    throw UsageError(expectation("--stages",
+                                 "at most one for each of the " + counted(layers, "layer"),
+                                 std::to_string(*question.stages)));
+  if (question.replicas.value_or(1) > question.rows)
+    throw UsageError(expectation(
+        "--replicas", "at most one for each of the " + counted(question.rows, "row") + " of a step",
+        std::to_string(*question.replicas)));
+}
+
+}  // namespace
+
+MakeDryRuns none_can_be_made() {
+  return [](const config::Training&, const std::vector<gpu::SimulatedCard>&) -> plan::PriceStage {
+    return [](const plan::Stage&) -> plan::StagePrice { throw NotPriced(); };
+  };
+}
+
+Planned plan_for(const PlanQuestion& question, const MakeDryRuns& make) {
+  check_numbers(question);
+  Planned planned;
+  planned.rates = rates_of(question);
+  const std::vector<TuneWay> ways = ways_of(question);
+  for (std::size_t i = 0; i < ways.size(); ++i) {
+    planned.way = ways[i];
+    search_way(planned, question, make, /*is_last=*/i + 1 == ways.size());
+    if (planned.best() != nullptr) break;
+    planned.refused.push_back({planned.way.words, why_refused(planned.searched)});
+  }
+  return planned;
+}
+
+std::string words_of(const plan::Refusal& refusal) {
+  return fmt::format(
+      "GPU {} needs {}{}, and {} {}", refusal.card, to_string(refusal.needed),
+      refusal.is_resident ? " for weights, gradients and optimizer states" : " for a step",
+      to_string(refusal.allowed), refusal.is_resident ? "are allowed" : "can be planned");
+}
+
+// ---- The command ----
+
+std::vector<std::string> keys_of(const PlanQuestion& question, const Planned& planned,
+                                 const plan::Placement& placement) {
+  Keys keys;
+  for (const Keys& list :
+       {planned.way.keys, Keys{"model.config=" + question.model}, question.keys,
+        planned.techniques.at(static_cast<std::size_t>(placement.form.techniques))})
+    keys.insert(keys.end(), list.begin(), list.end());
+  const config::Training& training =
+      planned.trainings.at(static_cast<std::size_t>(placement.form.techniques));
+  if (const auto classes = training.config.optional_whole("num_classes"))
+    keys.push_back("num_classes=" + std::to_string(*classes));
+  keys.push_back("batch_size=" + std::to_string(question.rows));
+  const bool is_split = placement.stages.size() > 1;
+  if (placement.form.rows != question.rows || is_split)
+    keys.push_back("micro_batch=" + std::to_string(placement.form.rows));
+  if (placement.form.replicas > 1)
+    keys.push_back("replicas=" + std::to_string(placement.form.replicas));
+  Keys layers, checkpointed;
+  for (const plan::PlacedStage& stage : placement.stages)
+    layers.push_back(std::to_string(stage.stage.count));
+  for (const int stage : placement.checkpointed()) checkpointed.push_back(std::to_string(stage));
+  if (is_split) keys.push_back("split=" + join(layers, ","));
+  if (checkpointed.size() == layers.size())
+    keys.emplace_back("gradient_checkpointing=true");
+  else if (!checkpointed.empty())
+    keys.push_back("checkpointed_stages=" + join(checkpointed, ","));
+  std::vector<int> cards;  // by rank
+  for (int replica = 0; replica < placement.form.replicas; ++replica)
+    for (const plan::PlacedStage& stage : placement.stages)
+      cards.push_back(stage.cards.at(static_cast<std::size_t>(replica)));
+  std::vector<int> all(question.cards.size());
+  std::iota(all.begin(), all.end(), 0);
+  // Of the first cards of a box of its own a run takes the first ones; elsewhere the freest.
+  const bool is_first = std::equal(cards.begin(), cards.end(), all.begin());
+  if (cards != all && !(is_first && question.gpus.starts_with("sim:") &&
+                        question.gpus.find('@') == std::string::npos)) {
+    Keys numbers;
+    for (const int card : cards) numbers.push_back(std::to_string(card));
+    keys.push_back("cards=" + join(numbers, ","));
+  }
+  if (question.budget.share.value_or(0) != kUsualBudget)
+    keys.push_back("budget=" + (question.budget.share
+                                    ? fmt::format("{:g}", *question.budget.share)
+                                    : std::to_string(question.budget.bytes.count) + "B"));
+  return keys;
+}
+
+std::string command_of(const PlanQuestion& question, const Planned& planned) {
+  Keys words{"headroom", "train"};
+  for (std::string& key : keys_of(question, planned, *planned.best()))
+    words.push_back(std::move(key));
+  for (const char* const word : {"dataset=synthetic", "weights=random", "--gpus"})
+    words.emplace_back(word);
+  words.push_back(question.gpus);
+  for (std::string& word : words) word = edit::quoted(word);
+  return join(words, " ");
+}
+
+}  // namespace headroom::cli
