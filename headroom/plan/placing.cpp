@@ -215,11 +215,10 @@ std::optional<Placed> Placing::fastest(const Combination& one, double limit) {
   const auto worth = [&](int position, const Piece& piece, const Piece* next, const Worth& after) {
     return worth_of(one, position, piece, next, after);
   };
+  const SplitQuestion question{
+      .layers = layers_, .checkpointing = question_.checkpointing, .limit = kFormulaOff * limit};
   std::optional<Placed> best;
-  for (const Split& split : best_splits({.layers = layers_,
-                            .checkpointing = question_.checkpointing,
-                            .limit = kFormulaOff * limit},
-                                        deal, allowed, worth)) {
+  for (const Split& split : best_splits(question, deal, allowed, worth)) {
     Placed placed{one, split, timed(one, split)};
     improve(placed);
     if (!best || placed.placement.seconds < best->placement.seconds) best = std::move(placed);

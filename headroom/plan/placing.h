@@ -47,7 +47,7 @@ class Placing {
   struct Lack {
     double share;  // needed / allowed
     Refusal refusal;
-    Placed placed;  // whose step was not timed
+    Placed placed;  // without its seconds
   };
   // Of the placement that lacks the least. std::nullopt if that is no less than `limit`.
   [[nodiscard]] std::optional<Lack> least_lack(const Combination& one, double limit);

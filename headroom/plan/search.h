@@ -63,8 +63,7 @@ struct Searched {
 [[nodiscard]] Searched search(const SearchQuestion& question, Pricer& pricer);
 
 // The fewest cards like this one that hold one replica, a stage each, whatever numbers the question
-// names. std::nullopt if as many as the model has
-// layers do not.
+// names. std::nullopt if not even as many as the model has layers do.
 [[nodiscard]] std::optional<int> cards_needed(const SearchQuestion& question, const PlanCard& card,
                                               Pricer& pricer);
 

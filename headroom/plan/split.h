@@ -2,7 +2,7 @@
 // dynamic programming over contiguous splits, from the last stage to the first. What a stage needs,
 // and what a split is worth, is up to the caller.
 //
-//   const auto found = best_splits({.layers = 32, .checkpointing = {false, true}}, deal, allows, worth);
+//   const auto found = best_splits({.layers = 32}, deal, allows, worth);
 //   found.front();   // the stages, from the first layer to the last
 //
 // The stages from one on have a worth of several figures; lower is better in each, and stages

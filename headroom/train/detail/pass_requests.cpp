@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "headroom/train/stage_alone.h"
+
 namespace headroom::train::detail {
 namespace {
 
@@ -76,7 +78,7 @@ class Unrolled {
  private:
   [[nodiscard]] Segment template_of(const Segment& segment) const {
     if (segment.part < 2) return segment;
-    return {segment.is_forward, segment.part + 1 == parts_ ? kPartsToKnow - 1 : 2};
+    return {segment.is_forward, segment.part + 1 == parts_ ? kFourParts - 1 : 2};
   }
   // Of a tensor that a request of `like` names, where it stands for `segment`.
   [[nodiscard]] std::optional<std::uint32_t> id_for(const Segment& segment, const Segment& like,
@@ -85,7 +87,7 @@ class Unrolled {
     // The first part makes what stays for all. Others name tensors of their own part or the one
     // before.
     if (by.part > 0 || (by.part == 0 && like.part == 1)) {
-      const int back = (like == kAfter ? kPartsToKnow - 1 : like.part) - by.part;
+      const int back = (like == kAfter ? kFourParts - 1 : like.part) - by.part;
       if (back < 0 || back > 1) return {};
       by.part = (segment == kAfter ? parts_ - 1 : segment.part) - back;
     }

@@ -12,8 +12,6 @@
 
 namespace headroom::train::detail {
 
-inline constexpr int kPartsToKnow = 4;
-
 // `of_four` has a mark (Kind::nothing) where each of the passes `four` begins, and where the last
 // one ends. `more`: the passes of a step with four parts or more. std::nullopt if the passes are
 // not alike, so that the step has to run.
