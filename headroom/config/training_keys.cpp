@@ -150,6 +150,7 @@ std::vector<Key> data_keys() {
             "train.bin.json."),
       flag("loss_mask", true, "Where the tokens have a loss mask, only what it selects counts."),
       count("seq", {}, 1, "Tokens in a row. Default: 512, or the model's maximum if that is less."),
+      count("examples", {}, 1, "Made-up examples of dataset=synthetic. Default: 1024 or a batch."),
       flag("skip_damaged", false, "Decode all images first, and leave out those that are damaged."),
       count("image", {}, 1, "Pixels per side of an image. Default: from the model, else 224."),
       between(0, 256,
@@ -285,6 +286,10 @@ std::vector<Key> device_keys() {
        .kind = Kind::words,
        .effect = "The card of each stage, of the first replica and then the next: 2,0,1. Numbers "
                  "count the cards of --gpus from 0. Default: in their order."},
+      text("plan", {},
+           "auto finds the fastest plan for the cards of --gpus, off takes one as the other keys "
+           "say, and a file of `headroom plan --json` is obeyed. Default: auto where --gpus names "
+           "several cards, else off."),
       choice("pipeline", {"1f1b", "gpipe"},
              "Order of the stages' passes: forward and backward in turn, or all forward passes "
              "first, which takes more memory."),

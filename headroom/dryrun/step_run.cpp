@@ -167,7 +167,8 @@ CardBounds card_bounds(const Requests& requests, const CachingAllocator& card) {
   allocator::Player player(with_capacity(card, allocator::kUnlimited));
   player.play(requests);
   const allocator::Statistics& statistics = std::as_const(player).card().statistics();
-  return {Bytes{statistics.allocated_bytes.all.peak}, Bytes{statistics.reserved_bytes.all.peak}};
+  return {Bytes{statistics.allocated_bytes.all.peak}, Bytes{statistics.reserved_bytes.all.peak},
+          Bytes{statistics.requested_bytes.all.peak}};
 }
 
 Bytes peak_reserved(const Requests& requests, CachingAllocator card) {
@@ -179,7 +180,7 @@ Bytes peak_reserved(const Requests& requests, CachingAllocator card) {
 // The allocator reserves segments in steps of 2 MiB, so no size between two of them matters.
 Bytes smallest_card(const Requests& requests, const CachingAllocator& card) {
   constexpr std::int64_t kStep = std::int64_t{2} << 20;
-  const auto [at_least, at_most] = card_bounds(requests, card);
+  const auto [at_least, at_most, requested] = card_bounds(requests, card);
   Bytes enough = at_most, too_little{(at_least.count - 1) / kStep * kStep};
   if (!is_served(requests, with_capacity(card, enough))) return enough;
   while ((enough - too_little).count > kStep) {

@@ -68,6 +68,7 @@ struct Growth {
 // The smallest card that serves them lies between these two figures of one replay.
 struct CardBounds {
   Bytes at_least, at_most;  // the peaks of allocated and of reserved memory
+  Bytes requested;          // the peak of what tensors take, without the allocator's rounding
 };
 [[nodiscard]] CardBounds card_bounds(const Requests& requests,
                                      const allocator::CachingAllocator& card);

@@ -37,20 +37,6 @@ at::Tensor rows_like(const at::Tensor& row, std::int64_t rows) {
   return row.is_floating_point() ? at::empty(sizes, row.options()) : at::ones(sizes, row.options());
 }
 
-Bytes bytes_of(const at::Tensor& tensor) {
-  return Bytes{static_cast<std::int64_t>(tensor.nbytes())};
-}
-
-// Parameters, buffers, gradients and states.
-Bytes resident_of(const recipe::StageModel& stage) {
-  Bytes all;
-  for (const auto& [name, tensor] : libtorch::tensors_of(stage.model->module()))
-    all += bytes_of(tensor) * (tensor.requires_grad() ? 2 : 1);
-  for (std::size_t i = 0; i < stage.optimizer->parameters().size(); ++i)
-    for (const auto& [name, state] : stage.optimizer->state(i)) all += bytes_of(state);
-  return all;
-}
-
 }  // namespace
 
 StagePrices::StagePrices(config::Training training, std::vector<gpu::SimulatedCard> cards,
@@ -178,7 +164,7 @@ const StagePrices::InFour& StagePrices::in_four(plan::Stage stage) {
   for (const gpu::SimulatedCard& card : cards_)
     made.on.push_back(alone.stage->run_four(card, rows_of(stage), plan_of(stage), before,
                                             {.settings = settings_}));
-  made.resident = resident_of(alone.made);
+  made.resident = recipe::resident_of(*alone.made.model, *alone.made.optimizer);
   return in_four_.emplace(stage, std::move(made)).first->second;
 }
 
@@ -195,11 +181,11 @@ plan::StagePrice StagePrices::of(const plan::Stage& stage) {
   if (all.size() != cards_.size()) {
     const Alone alone = this->alone(stage);
     all = run(alone, stage);
-    most.resident = resident_of(alone.made);
+    most.resident = recipe::resident_of(*alone.made.model, *alone.made.optimizer);
   }
   for (const dryrun::Requests& requests : all) {
     const dryrun::CardBounds price = train::price_of(requests, settings_);
-    most.requested = std::max(most.requested, price.at_least);
+    most.requested = std::max(most.requested, price.requested);
     most.reserved = std::max(most.reserved, price.at_most);
   }
   return most;

@@ -337,17 +337,17 @@ class Blocks : public torch::CustomClassHolder {
     const Tensor most = wide.amax(1, true);
     const Tensor own = wide.gather(1, index);
     Tensor loss = most - own * kept;
-    if (options_.smoothing > 0) loss.sub_(wide.mean(1, true) * options_.smoothing);
+    // A column is small: changed in place, a training step would keep a copy of it (train::Step).
+    if (options_.smoothing > 0) loss = loss - wide.mean(1, true) * options_.smoothing;
     wide.sub_(most).exp_();
     Tensor sum = wide.sum(1, true);
-    loss.add_(sum.log()).masked_fill_(ignored, 0);
-    sum_.add_(loss.sum());
+    sum_ = sum_ + (loss + sum.log()).masked_fill(ignored, 0).sum();
     if (!wants_any_) return;
     // softmax - (1 - smoothing) [own class] - smoothing / classes, all multiplied by `sum`
     const double each = options_.smoothing / static_cast<double>(wide.size(1));
-    wide.scatter_(1, index, (own - most).exp_() - sum * kept);
+    wide.scatter_(1, index, (own - most).exp() - sum * kept);
     if (options_.smoothing > 0) wide.sub_(sum * each);
-    sum.masked_fill_(ignored, std::numeric_limits<double>::infinity());
+    sum = sum.masked_fill(ignored, std::numeric_limits<double>::infinity());
     at::div_out(gradient, wide, sum);
   }
 

@@ -194,9 +194,12 @@ class InProcess final : public c10d::Backend {
     return flat.narrow(0, from, std::min(each, flat.numel() - from));
   }
 
-  // Scratch memory for a part of `flat`. All ranks keep the same, also one with a smaller part.
+  // Scratch memory for a part of `flat`. All ranks keep the same, also one with a smaller part; for
+  // some numbers, whatever the number of ranks.
   Tensor scratch(Scratch& all, const Tensor& flat) const {
-    const std::int64_t bytes = piece_of(flat) * static_cast<std::int64_t>(flat.element_size());
+    constexpr std::int64_t kLeast = 64;
+    const std::int64_t bytes =
+        std::max(kLeast, piece_of(flat) * static_cast<std::int64_t>(flat.element_size()));
     Tensor& kept = flat.is_cpu() ? all.on_host : all.on_device;
     if (!kept.defined() || kept.numel() < bytes) {
       kept.reset();

@@ -77,7 +77,7 @@ Decided by_strategy(const std::string& name, const model::Settings& settings, st
   const auto model = model::model_named(name);
   const auto choice = strategy_by_size(forecast::count_parameters(model.config), settings,
                                        static_cast<int>(std::max<std::size_t>(1, gpus)));
-  return {name, choice.settings, choice.why};
+  return {name, choice.settings, choice.why, choice.replicas, choice.stages};
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // in place of the given ones, and says what it chose and why.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,8 @@ struct Decided {
   std::string model;
   model::Settings settings;
   std::string why;  // "" if there was no decision
+  // Of Policy::strategy.
+  std::optional<int> replicas = {}, stages = {};
 };
 
 // `model` is a name, or with Policy::variant a list "llama-2-13b@40GiB,llama-2-7b" of models with

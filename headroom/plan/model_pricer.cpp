@@ -129,10 +129,10 @@ StageMemory ModelPricer::surely(const Stage& stage) {
   StageMemory least;
   for (std::size_t chip = 0; chip < cards_.chips.size(); ++chip) {
     const Memory memory = between(of_rows(stage.form, cards_.chips[chip]).surely_upto, stage);
-    const StageMemory on{memory.resident, requested(stage, memory)};
+    const StageMemory on{memory.resident, requested(stage, memory), {}};
     least = chip == 0 ? on
                       : StageMemory{std::min(least.resident, on.resident),
-                                    std::min(least.reserved, on.reserved)};
+                                    std::min(least.reserved, on.reserved), {}};
   }
   return least;
 }
@@ -169,7 +169,8 @@ void ModelPricer::learn(const Stage& stage, const StagePrice& price) {
 
 StageMemory ModelPricer::at_least(const Stage& stage) {
   const auto known = known_.find(first_like(stage));
-  if (known != known_.end()) return {known->second.resident, known->second.reserved};
+  if (known != known_.end())
+    return {known->second.resident, known->second.reserved, known->second.requested};
   StageMemory least = surely(stage);
   if (const auto beyond = beyond_.find(alike(stage)); beyond != beyond_.end())
     least.reserved += share_of(beyond->second, kSureBeyond);

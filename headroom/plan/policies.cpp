@@ -242,12 +242,15 @@ std::string_view to_string(Strategy strategy) {
 
 StrategyChoice strategy_by_size(long long parameters, const model::Settings& settings, int gpus) {
   const StrategyClass& size = class_of(kStrategyBySize, parameters);
-  StrategyChoice choice{.strategy = size.strategy, .settings = settings, .why = {}};
+  StrategyChoice choice{.strategy = size.strategy, .settings = settings};
   choice.why = fmt::format("{}, {}: {}", in_words(parameters), size.name, size.words);
   model::Settings& changed = choice.settings;
-  changed.world = size.strategy == Strategy::one_gpu ? 1 : std::max(gpus, 1);
-  if (size.strategy == Strategy::one_gpu || size.strategy == Strategy::data_parallel) return choice;
-  changed.zero = 3;  // split over all cards
+  if (size.strategy == Strategy::one_gpu) return choice;
+  if (size.strategy == Strategy::data_parallel) {
+    choice.replicas = changed.world = std::max(gpus, 1);
+    return choice;
+  }
+  choice.stages = std::max(gpus, 1);
   changed.quantize =
       size.strategy == Strategy::split_quantised ? model::Quantize::int8 : model::Quantize::int4;
   if (changed.lora_rank == 0 && changed.mode == model::Mode::train) changed.lora_rank = kLoraRank;

@@ -90,7 +90,8 @@ struct VariantChoice {
 enum class Strategy { one_gpu, data_parallel, split_quantised, split_4bit_offloaded };
 struct StrategyChoice {
   Strategy strategy = Strategy::one_gpu;
-  model::Settings settings;  // the given ones, as the strategy changes them
+  int replicas = 1, stages = 1;
+  model::Settings settings;  // of a card: the given ones, as the strategy changes them
   std::string why;
 };
 // By size: one GPU below 1 B parameters, data parallel from 1 B, split and quantised from 10 B,

@@ -35,8 +35,9 @@ struct Stage {
 };
 
 struct StageMemory {
-  Bytes resident;  // parameters, gradients and optimizer states
-  Bytes reserved;  // most that a step reserves
+  Bytes resident;   // parameters, gradients and optimizer states
+  Bytes reserved;   // most that a step reserves
+  Bytes requested;  // most that its tensors take; 0 before exact() was asked
 };
 
 // Seconds of a layer on a card, for one part; of its optimizer's update, for a step.

@@ -9,6 +9,7 @@
 #include "headroom/base/error.h"
 #include "headroom/base/text.h"
 #include "headroom/config/training_keys.h"
+#include "headroom/libtorch/modules.h"
 #include "headroom/libtorch/on.h"
 #include "headroom/memory/memory_statistics.h"
 #include "headroom/model/shapes.h"
@@ -284,6 +285,18 @@ StageModel stage_of(const config::Training& training, std::int64_t outputs,
     if (one.value().requires_grad() && !copies.contains(one.key()))
       parameters.push_back(one.value());
   return {made.ranks.front(), std::move(made.adapters.front()), builder.optimizer(parameters)};
+}
+
+Bytes resident_of(models::Model& model, const optim::Optimizer& optimizer) {
+  Bytes all;
+  const auto bytes_of = [](const at::Tensor& tensor) {
+    return Bytes{static_cast<std::int64_t>(tensor.nbytes())};
+  };
+  for (const auto& [name, tensor] : libtorch::tensors_of(model.module()))
+    all += bytes_of(tensor) * (tensor.requires_grad() ? 2 : 1);
+  for (std::size_t i = 0; i < optimizer.parameters().size(); ++i)
+    for (const auto& [name, state] : optimizer.state(i)) all += bytes_of(state);
+  return all;
 }
 
 std::int64_t steps_of(const config::Resolved& config, const data::Loader& loader) {

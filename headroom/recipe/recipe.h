@@ -22,6 +22,7 @@
 #include <string_view>
 #include <vector>
 
+#include "headroom/base/bytes.h"
 #include "headroom/config/training.h"
 #include "headroom/models/model.h"
 #include "headroom/nn/lora.h"
@@ -77,6 +78,9 @@ struct StageModel {
 [[nodiscard]] StageModel stage_of(const config::Training& training, std::int64_t outputs,
                                   const std::optional<models::Part>& part,
                                   const std::set<std::string>& copies);
+
+// The memory that stays of a rank: parameters, buffers, gradients and optimizer states.
+[[nodiscard]] Bytes resident_of(models::Model& model, const optim::Optimizer& optimizer);
 
 // How many steps the training has: its epochs, or `steps` if that is less.
 [[nodiscard]] std::int64_t steps_of(const config::Resolved& config, const data::Loader& loader);

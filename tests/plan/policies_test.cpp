@@ -176,9 +176,14 @@ TEST(StrategyBySize, HasLowerBoundsThatAreInclusive) {
 
 TEST(StrategyBySize, ChangesTheSettingsAsItSays) {
   EXPECT_EQ(strategy_by_size(kBillion / 2, {}, 4).settings, model::Settings());
-  EXPECT_EQ(strategy_by_size(7 * kBillion, {}, 4).settings.world, 4);
+  const StrategyChoice parallel = strategy_by_size(7 * kBillion, {}, 4);
+  EXPECT_EQ(parallel.settings.world, 4);
+  EXPECT_EQ(parallel.replicas, 4);
+  EXPECT_EQ(parallel.stages, 1);
   const StrategyChoice split = strategy_by_size(13 * kBillion, {}, 4);
-  EXPECT_EQ(split.settings.zero, 3);
+  EXPECT_EQ(split.replicas, 1);
+  EXPECT_EQ(split.stages, 4);
+  EXPECT_EQ(split.settings.zero, 0);
   EXPECT_EQ(split.settings.quantize, model::Quantize::int8);
   EXPECT_FALSE(split.settings.offload.any());
   const StrategyChoice all = strategy_by_size(70 * kBillion, {}, 4);

@@ -200,11 +200,12 @@ ExitCode run(int argc, char** argv) {
   app.add_flag("--line", is_line, "Show the machine on one line, for prompts and status bars");
   Registry registry{.app = app, .chosen = {}, .behind_dashes = {}};
   registry.chosen = [&] { return is_line ? run_line(gpus) : run_overview(gpus); };
-  for (const auto add : {&add_gpus,   &add_pick,    &add_run,      &add_attach,   &add_history,
-                         &add_log,    &add_top,     &add_queue,    &add_who,      &add_lease,
-                         &add_clean,  &add_doctor,  &add_estimate, &add_rehearse, &add_fit,
-                         &add_plan,   &add_profile, &add_train,    &add_config,   &add_cards,
-                         &add_models, &add_trace,   &add_oom,      &add_version,  &add_completion})
+  for (const auto add :
+       {&add_gpus,     &add_pick,      &add_run,   &add_attach, &add_history, &add_log,
+        &add_top,      &add_queue,     &add_who,   &add_lease,  &add_clean,   &add_doctor,
+        &add_estimate, &add_rehearse,  &add_fit,   &add_plan,   &add_bench,   &add_profile,
+        &add_train,    &add_config,    &add_cards, &add_models, &add_trace,   &add_oom,
+        &add_version,  &add_completion})
     add(registry);
   app.require_subcommand(0, 1);
   // CLI11 would show the general help for `headroom gpsu --help`.

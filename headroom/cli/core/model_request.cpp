@@ -1,9 +1,12 @@
 #include "headroom/cli/core/model_request.h"
 #include "headroom/cli/core/gpus_option.h"
 
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "headroom/base/error.h"
 #include "headroom/forecast/closed_form.h"
 #include "headroom/gpu/simulated_json.h"
 #include "headroom/machine/cards_to_fill.h"
@@ -50,6 +53,10 @@ ResolvedRequest::ResolvedRequest(const ModelRequest& request)
       settings(request.settings.settings()),
       cards(machine::cards_to_fill(request.gpus)) {
   plan::Decided decided = plan::decide(model, settings, cards);
+  if (decided.stages.value_or(1) > 1)
+    throw UsageError(expectation("--policy strategy", "a model that a card holds whole",
+                                 fmt::format("{}, which the rule splits over {} cards", model, *decided.stages),
+                                 "headroom plan " + model + " --policy strategy"));
   model = std::move(decided.model);
   settings = std::move(decided.settings);
   decision = std::move(decided.why);

@@ -43,6 +43,7 @@ void add_gpus(Registry& registry);
 void add_pick(Registry& registry);
 void add_run(Registry& registry);
 void add_attach(Registry& registry);
+void add_bench(Registry& registry);
 void add_history(Registry& registry);
 void add_log(Registry& registry);
 void add_queue(Registry& registry);

@@ -98,7 +98,7 @@ std::string engine_allocator_settings(std::optional<Bytes> card_total) {
       now.source.text, allocator::recommend(now.source.text, card_total).settings);
 }
 
-void become_engine(const std::vector<std::string>& arguments) {
+EngineCommand engine_command(const std::vector<std::string>& arguments) {
   const auto engine = find_engine();
   if (!engine)
     throw UnavailableError(expectation("headroom", "headroom-engine beside this program", "none",
@@ -108,14 +108,18 @@ void become_engine(const std::vector<std::string>& arguments) {
     throw UnavailableError(
         expectation("headroom", "LibTorch " + wanted_torch(), "none",
                     install_torch() + ", or HEADROOM_TORCH=.../site-packages/torch"));
-  ::setenv("LD_LIBRARY_PATH", library_path(*torch).c_str(), 1);
-  std::vector<std::string> words{engine->string()};
-  words.insert(words.end(), arguments.begin(), arguments.end());
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  ::execv(argv[0], argv.data());
-  throw UnavailableError("headroom", words[0] + " cannot be started: " + std::strerror(errno));
+  EngineCommand command{{engine->string()}, {"LD_LIBRARY_PATH=" + library_path(*torch)}};
+  command.words.insert(command.words.end(), arguments.begin(), arguments.end());
+  return command;
+}
+
+void become_engine(const std::vector<std::string>& arguments) {
+  EngineCommand command = engine_command(arguments);
+  std::vector<std::string> environment = environment_with(command.environment);
+  const std::vector<char*> argv = pointers_to(command.words);
+  ::execve(argv[0], argv.data(), pointers_to(environment).data());
+  throw UnavailableError("headroom",
+                         command.words[0] + " cannot be started: " + std::strerror(errno));
 }
 
 CommandResult run_engine(const std::vector<std::string>& arguments,

@@ -41,6 +41,13 @@ struct TorchWheel {
 // LibTorch.
 [[noreturn]] void become_engine(const std::vector<std::string>& arguments);
 
+// The command line of `headroom-engine arguments...`, and what its environment needs for the
+// LibTorch found above. Throws UnavailableError as become_engine() does.
+struct EngineCommand {
+  std::vector<std::string> words, environment;
+};
+[[nodiscard]] EngineCommand engine_command(const std::vector<std::string>& arguments);
+
 // Runs `headroom-engine arguments...` with the LibTorch found above, and with `allocator_settings`
 // if not empty.
 [[nodiscard]] CommandResult run_engine(const std::vector<std::string>& arguments,

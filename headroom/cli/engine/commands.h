@@ -8,6 +8,7 @@
 namespace headroom::cli {
 
 [[nodiscard]] ExitCode run_version(bool json);
+[[nodiscard]] ExitCode run_bench(const Json& request);
 [[nodiscard]] ExitCode run_estimate(const Json& request);
 [[nodiscard]] ExitCode run_fit(const Json& request);
 [[nodiscard]] ExitCode run_plan(const Json& request);

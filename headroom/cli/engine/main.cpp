@@ -18,7 +18,7 @@ namespace {
 
 constexpr const char* kHelp =
     "headroom-engine version [--json]\n"
-    "headroom-engine estimate|fit|plan|profile|train REQUEST\n"
+    "headroom-engine bench|estimate|fit|plan|profile|train REQUEST\n"
     "\n"
     "The part of Headroom that uses LibTorch; `headroom` starts it.\n";
 
@@ -29,6 +29,7 @@ ExitCode run(const std::vector<std::string>& words) {
   if (is("--help", 1) || is("-h", 1)) return print(kHelp), kOk;
   if (is("version", 1) || (is("version", 2) && words[1] == "--json"))
     return run_version(words.size() == 2);
+  if (is("bench", 2)) return run_bench(parse_json(words[1], "the request"));
   if (is("estimate", 2)) return run_estimate(parse_json(words[1], "the request"));
   if (is("fit", 2)) return run_fit(parse_json(words[1], "the request"));
   if (is("plan", 2)) return run_plan(parse_json(words[1], "the request"));

@@ -25,7 +25,7 @@ dryrun::Requests requests_alone(Transaction& rank, const gpu::SimulatedCard& car
       const libtorch::CallScope scope(stand_ins, libtorch::CallScope::Of::all);
       libtorch::RandomState random({});
       rank.attempt(batch, plan, random);
-      rank.drop_gradients();
+      rank.end_alone();
     };
     if (with_marks)
       subject.marks = [&](std::function<void()> mark) { rank.hear_passes(std::move(mark)); };

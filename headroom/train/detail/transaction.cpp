@@ -118,6 +118,7 @@ PhaseNow Transaction::phase(trace::Phase phase) const {
 
 void Transaction::start_anew_on(c10::Device card, std::optional<std::vector<Tensors>> given) {
   is_dry_ = true;
+  writes_.copy_as_later();
   kept_.reset();
   offload_.reset();
   followed_.reset();
@@ -236,6 +237,11 @@ void Transaction::run_parts(const Tensors& batch, const Plan& plan, libtorch::Ra
 void Transaction::drop_gradients() {
   optimizer_.zero_grad();
   ties_.drop_gradients();
+}
+
+void Transaction::end_alone() {
+  drop_gradients();
+  writes_.commit();
 }
 
 // The gradients, and what the forward passes left in buffers, of all replicas.

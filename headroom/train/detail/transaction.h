@@ -81,6 +81,8 @@ class Transaction {
   // An attempt that rethrows its failure.
   void attempt(const Tensors& batch, const Plan& plan, libtorch::RandomState& random);
   void drop_gradients();
+  // After an attempt on its own: what a step gives back at its end.
+  void end_alone();
 
   [[nodiscard]] c10::Device device() const { return device_; }
   [[nodiscard]] const Objective& objective() const { return objective_; }

@@ -29,6 +29,14 @@ bool overwrites(std::string_view name) {
          std::find(kFilling.begin(), kFilling.end(), name) != kFilling.end();
 }
 
+// Makes a tensor by filling an empty one, which later attempts see as a write.
+bool fills(std::string_view name) {
+  constexpr std::array<std::string_view, 5> kFills = {"zeros", "ones", "full", "rand", "arange"};
+  return std::any_of(kFills.begin(), kFills.end(), [&](std::string_view word) {
+    return name.find(word) != std::string_view::npos;
+  });
+}
+
 // It may be a sum that the program made since the last step. Copying one that the attempt made does
 // no harm.
 bool may_be_a_sum(const Tensor& tensor, std::string_view by) {
@@ -93,8 +101,10 @@ void Writes::on_call(libtorch::OperatorCall& call) {
   call.run();
   if (!sees_all_) return;
   const std::lock_guard lock(mutex_);
+  const bool is_written = copies_as_later_ && fills(call.name());
   call.for_each_result([&](const Tensor& tensor) {
-    if (tensor.defined() && tensor.has_storage()) known(tensor, Origin::born);
+    if (tensor.defined() && tensor.has_storage())
+      known(tensor, is_written ? Origin::unclear : Origin::born);
   });
 }
 
@@ -121,7 +131,9 @@ void Writes::before_write(const libtorch::OperatorCall& call, const Tensor& tens
   if (!tensor.defined() || !tensor.has_storage()) return;
   const std::size_t before = known_.size();
   Known& place = known(tensor, Origin::unclear);
-  const bool is_new = known_.size() > before;
+  const bool is_new_later = copies_as_later_ && place.origin == Origin::born,
+             is_new = known_.size() > before || is_new_later;
+  if (is_new_later) place.origin = Origin::unclear;
   if (is_new && may_be_a_sum(tensor, call.name())) place.origin = Origin::older;
   if (place.origin == Origin::doubtful) throw UsageError(cannot_be_put_back(call.name(), tensor));
   if (place.origin == Origin::older) remember(place, tensor);

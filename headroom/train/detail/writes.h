@@ -57,6 +57,8 @@ class Writes final : public libtorch::CallObserver {
   void undo();
   // The tensors have moved: every storage is another.
   void forget();
+  // The first attempt takes the memory of later ones, too: it copies what they would copy.
+  void copy_as_later() { copies_as_later_ = true; }
 
   void on_call(libtorch::OperatorCall& call) override;
 
@@ -92,7 +94,7 @@ class Writes final : public libtorch::CallObserver {
   void end(Origin born);
 
   std::mutex mutex_;
-  bool sees_all_ = true;
+  bool sees_all_ = true, copies_as_later_ = false;
   std::unordered_map<const c10::StorageImpl*, Known> known_;
   std::vector<Copy> copies_;               // in the order of the writes
   std::vector<Leaf> leaves_;               // older ones

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "headroom/base/error.h"
@@ -16,6 +17,7 @@
 #include "headroom/cli/core/gpus_option.h"
 #include "headroom/cli/core/output_files.h"
 #include "headroom/cli/core/place_of_training.h"
+#include "headroom/cli/core/planning/plan_of_training.h"
 #include "headroom/cli/core/registry.h"
 #include "headroom/cli/core/start_engine.h"
 #include "headroom/cli/core/terminal.h"
@@ -99,6 +101,19 @@ std::vector<std::int64_t> counts_of(const std::vector<Bytes>& sizes) {
   return counts;
 }
 
+// False if a dry run finds that no plan fits.
+bool plan_is_taken(const TrainOptions& options, config::Resolved& config,
+                   const gpu::Devices& devices, const std::function<void(std::string_view)>& say) {
+  try {
+    take_plan(config, devices, say);
+    return true;
+  } catch (const OutOfMemoryError& error) {
+    if (!options.dry_run) throw;
+    say(error.sentence());
+    return false;
+  }
+}
+
 // ---- The command ----
 
 ExitCode run_train(const TrainOptions& options) {
@@ -111,7 +126,9 @@ ExitCode run_train(const TrainOptions& options) {
       settings_for(sources_of(options), options.resume, options.eval_only);
   config::Resolved config = settings.config;
   const gpu::Devices devices = devices_of(options, config);
-  const auto say = [](const std::string& line) { print_error("headroom train: " + line + "\n"); };
+  const auto say = [](std::string_view line) {
+    print_error("headroom train: " + std::string(line) + "\n");
+  };
   if (!settings.goes_on)
     if (const auto variant = choose_variant(config, devices)) say(*variant);
   config::take_model_of_adapter(config);
@@ -120,6 +137,8 @@ ExitCode run_train(const TrainOptions& options) {
   if (options.dry_run)
     for (const std::string& line : config::stand_in_for_files(config)) say(line);
   check_places(options, config);
+  if (!settings.goes_on && !options.eval_only && !plan_is_taken(options, config, devices, say))
+    return kDoesNotFit;
   if (const std::string allocator = config.text("alloc_conf"); !allocator.empty())
     ::setenv("PYTORCH_CUDA_ALLOC_CONF", allocator.c_str(), 1);
   // Missing ones are said before a wait for a card.

@@ -63,6 +63,11 @@ Json to_json(const PlanQuestion& question) {
           {"replicas", number_or_null(question.replicas)},
           {"stages", number_or_null(question.stages)},
           {"balance", question.balance},
+          {"lighter_than", number_or_null(question.lighter_than)},
+          {"policy", question.policy},
+          {"decision", question.decision},
+          {"part_may_shrink", question.part_may_shrink},
+          {"without_rule", question.without_rule ? to_json(*question.without_rule) : Json()},
           {"rates", question.rates}};
 }
 
@@ -78,34 +83,42 @@ PlanQuestion plan_question_from(const Json& json) {
                         .replicas = optional_of<int>(json.at("replicas")),
                         .stages = optional_of<int>(json.at("stages")),
                         .balance = json.at("balance"),
+                        .lighter_than = optional_of<int>(json.at("lighter_than")),
+                        .policy = json.at("policy"),
+                        .decision = json.at("decision"),
+                        .part_may_shrink = json.at("part_may_shrink"),
                         .rates = json.at("rates")};
+  if (const Json& free = json.at("without_rule"); !free.is_null())
+    question.without_rule = std::make_shared<PlanQuestion>(plan_question_from(free));
   for (const Json& card : json.at("cards")) question.cards.push_back(gpu::card_from_json(card));
   return question;
 }
 
 std::vector<TuneWay> ways_of(const PlanQuestion& question) {
   // What is trained is fixed with the model's keys.
-  if (fixes(question, "model")) return {{"as asked", {}}};
+  if (fixes(question, "model") && !question.lighter_than) return {{"as asked", {}}};
   const std::string type = model::model_named(question.model).config.type();
   const bool quantises = fixes(question, "quantize") && !fixes(question, "quantize=none"),
              has_adapters = type != "resnet" && type != "convnext";
   std::vector<TuneWay> ways;
-  if (question.tune != Tune::lora && !quantises) {
-    ways.push_back({"all weights", {"model=full"}});
-    if (question.tune == Tune::any && !fixes(question, "optimizer"))
-      for (const auto& [bits, optimizer] :
-           {std::pair("8", "adamw8bit"), std::pair("4", "adamw4bit")})
-        ways.push_back({std::string("all weights, optimizer states in ") + bits + " bit",
-                        {"model=full", std::string("optimizer=") + optimizer}});
-  }
-  if (question.tune != Tune::full && has_adapters) {
-    ways.push_back({"LoRA adapters", {"model=lora"}});
-    if (!fixes(question, "quantize"))
-      for (const std::string bits : {"8", "4"})
-        ways.push_back({"LoRA adapters over weights in " + bits + " bit",
-                        {"model=lora", "quantize=" + bits + "bit"}});
-  }
-  if (!ways.empty()) return ways;
+  int number = 0;
+  const auto add = [&](bool may, std::string words, std::vector<std::string> keys) {
+    if (may && number > question.lighter_than.value_or(-1))
+      ways.push_back({std::move(words), std::move(keys), number});
+    ++number;
+  };
+  const bool all = question.tune != Tune::lora && !quantises,
+             lighter = all && question.tune == Tune::any && !fixes(question, "optimizer"),
+             adapters = question.tune != Tune::full && has_adapters;
+  add(all, "all weights", {"model=full"});
+  for (const std::string bits : {"8", "4"})
+    add(lighter, "all weights, optimizer states in " + bits + " bit",
+        {"model=full", "optimizer=adamw" + bits + "bit"});
+  add(adapters, "LoRA adapters", {"model=lora"});
+  for (const std::string bits : {"8", "4"})
+    add(adapters && !fixes(question, "quantize"), "LoRA adapters over weights in " + bits + " bit",
+        {"model=lora", "quantize=" + bits + "bit"});
+  if (!ways.empty() || question.lighter_than) return ways;
   if (quantises)
     throw UsageError(expectation("--quantize", "--tune lora or any, where weights are frozen",
                                  std::string("--tune ") + to_string(question.tune)));
@@ -115,8 +128,9 @@ std::vector<TuneWay> ways_of(const PlanQuestion& question) {
 
 config::Training training_of(const PlanQuestion& question, const TuneWay& way,
                              const std::vector<std::string>& more) {
-  std::vector<std::string> words{"model.config=" + question.model, "dataset=synthetic",
-                                 "weights=random", "batch_size=" + std::to_string(question.rows)};
+  std::vector<std::string> words{"dataset=synthetic", "weights=random",
+                                 "batch_size=" + std::to_string(question.rows)};
+  if (!fixes(question, "model=gpt-tiny")) words.push_back("model.config=" + question.model);
   for (const auto* const list : {&way.keys, &question.keys, &more})
     words.insert(words.end(), list->begin(), list->end());
   const config::Training training(config::resolve(config::training_keys(), {.overrides = words}));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,6 +31,12 @@ struct PlanQuestion {
   std::optional<std::int64_t> part = {};  // micro-batch
   std::optional<int> replicas = {}, stages = {};
   bool balance = false;
+  // Only ways after this one of ways_of() with Tune::any.
+  std::optional<int> lighter_than = {};
+  // What a rule of thumb has fixed, why, and the same question without it.
+  std::string policy = "exact", decision = {};
+  bool part_may_shrink = false;  // until it fits
+  std::shared_ptr<const PlanQuestion> without_rule = {};
   std::string rates = {};  // the card whose times they have; "" means their own
 };
 
@@ -40,6 +47,7 @@ struct PlanQuestion {
 struct TuneWay {
   std::string words;
   std::vector<std::string> keys;
+  int number = 0;  // among those of Tune::any, the heaviest first
 };
 // Those to try, one after another. Throws UsageError if there is none.
 [[nodiscard]] std::vector<TuneWay> ways_of(const PlanQuestion& question);

@@ -24,7 +24,7 @@ namespace headroom::cli {
 namespace {
 
 // To be raised when a stage's price changes for the same question: kept prices are then others.
-constexpr int kPrices = 1;
+constexpr int kPrices = 2;
 // As `headroom train` has it where none is given.
 constexpr double kUsualBudget = 0.7;
 
@@ -207,7 +207,8 @@ std::string why_refused(const plan::Searched& searched) {
 void check_numbers(const PlanQuestion& question) {
   if (question.cards.empty())
     throw UsageError(expectation("--gpus", "cards to plan for", "none", "--gpus sim:8x24GiB"));
-  const std::int64_t layers = model::layer_count(model::model_named(question.model).config);
+  const std::int64_t layers =
+      model::layer_count(training_of(question, ways_of(question).front()).model.config);
   if (question.stages.value_or(1) > layers)
     throw UsageError(expectation("--stages",
                                  "at most one for each of the " + counted(layers, "layer"),
@@ -226,14 +227,26 @@ MakeDryRuns none_can_be_made() {
   };
 }
 
-Planned plan_for(const PlanQuestion& question, const MakeDryRuns& make) {
+Planned plan_for(const PlanQuestion& asked, const MakeDryRuns& make) {
+  PlanQuestion question = asked;
   check_numbers(question);
   Planned planned;
+  if (question.without_rule) {
+    Planned free = plan_for(*question.without_rule, make);
+    planned.way_without_rule = free.way.words;
+    if (free.best() != nullptr) planned.seconds_without_rule = free.best()->seconds;
+    planned.dry_runs = free.dry_runs;
+  }
   planned.rates = rates_of(question);
   const std::vector<TuneWay> ways = ways_of(question);
   for (std::size_t i = 0; i < ways.size(); ++i) {
     planned.way = ways[i];
-    search_way(planned, question, make, /*is_last=*/i + 1 == ways.size());
+    const bool is_last = i + 1 == ways.size();
+    search_way(planned, question, make, is_last);
+    while (planned.best() == nullptr && question.part_may_shrink && *question.part > 1) {
+      --*question.part;
+      search_way(planned, question, make, is_last);
+    }
     if (planned.best() != nullptr) break;
     planned.refused.push_back({planned.way.words, why_refused(planned.searched)});
   }
@@ -275,6 +288,9 @@ std::vector<std::string> keys_of(const PlanQuestion& question, const Planned& pl
     keys.emplace_back("gradient_checkpointing=true");
   else if (!checkpointed.empty())
     keys.push_back("checkpointed_stages=" + join(checkpointed, ","));
+  // Else the run would look for a plan for all of them.
+  if (question.cards.size() > 1 && placement.form.replicas == 1 && !is_split)
+    keys.emplace_back("plan=off");
   std::vector<int> cards;  // by rank
   for (int replica = 0; replica < placement.form.replicas; ++replica)
     for (const plan::PlacedStage& stage : placement.stages)

@@ -41,6 +41,9 @@ struct Planned {
   plan::Searched searched;                           // of the way
   std::optional<int> cards_needed;                   // where nothing fits
   std::vector<const gpu::CatalogueCard*> rates;      // of each card
+  // The fastest plan, where a rule has decided.
+  std::optional<double> seconds_without_rule;
+  std::string way_without_rule;
   std::int64_t dry_runs = 0;
 
   [[nodiscard]] const plan::Placement* best() const { return searched.best(); }

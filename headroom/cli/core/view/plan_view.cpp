@@ -16,11 +16,6 @@ using plan::Considered;
 using plan::PlacedStage;
 using plan::Placement;
 
-std::string seconds_text(double seconds) {
-  return seconds >= 0.0995 ? fmt::format("{:.3g} s", seconds)
-                           : fmt::format("{:.3g} ms", 1000 * seconds);
-}
-
 // ---- Words ----
 
 // "2 replicas in 4 stages", "8 replicas", "8 stages", "one card"
@@ -149,7 +144,39 @@ Json considered_json(const PlanQuestion& question, const Planned& planned,
           {"why_not", considered.refusal ? Json(words_of(*considered.refusal)) : Json()}};
 }
 
+Json rule_json(const PlanQuestion& question, const Planned& planned) {
+  if (!question.without_rule) return {};
+  const auto& free = planned.seconds_without_rule;
+  return {{"name", question.policy},
+          {"decision", question.decision},
+          {"step_s_without", or_null(free)},
+          {"loses_s", free && planned.best() != nullptr ? Json(planned.best()->seconds - *free)
+                                                        : Json()}};
+}
+
+// "it loses 51 %: the fastest plan takes 1.53 s a step"
+std::string loss_words(const Planned& planned) {
+  const auto& free = planned.seconds_without_rule;
+  const Placement* const best = planned.best();
+  if (!free) return best == nullptr ? "No other plan fits, either.\n" : "";
+  const std::string command = "`headroom plan` without --policy";
+  if (best == nullptr)
+    return fmt::format("{} finds a plan of {} a step.\n", command, step_time_text(*free));
+  if (planned.way.words != planned.way_without_rule)
+    return fmt::format("Without the rule: {}, {} a step.\n", planned.way_without_rule,
+                       step_time_text(*free));
+  const double lost = best->seconds / *free - 1;
+  if (lost < 0.005) return "No plan is faster.\n";
+  return fmt::format("The rule loses {:.0f} %: {} finds a plan of {} a step.\n", 100 * lost, command,
+                     step_time_text(*free));
+}
+
 }  // namespace
+
+std::string step_time_text(double seconds) {
+  return seconds >= 0.95 ? fmt::format("{:.3g} s", seconds)
+                           : fmt::format("{:.3g} ms", std::max(1000 * seconds, 0.01));
+}
 
 Json to_json(const PlanQuestion& question, const Planned& planned) {
   const Placement* const best = planned.best();
@@ -169,10 +196,14 @@ Json to_json(const PlanQuestion& question, const Planned& planned) {
       {"effective_batch", question.rows},
       {"rates", std::move(rates)},
       {"way", planned.way.words},
+      {"way_number", planned.way.number},
+      {"policy", rule_json(question, planned)},
       {"chosen", best != nullptr ? chosen_json(question, planned, *best) : Json()},
       {"predicted",
        best != nullptr
            ? Json{{"peak_reserved_bytes", by_card(question, *best, &plan::StageMemory::reserved)},
+                  {"peak_requested_bytes",
+                   by_card(question, *best, &plan::StageMemory::requested)},
                   {"resident_bytes", by_card(question, *best, &plan::StageMemory::resident)},
                   {"host_bytes", settings_of(planned).offload.any() ? Json() : Json(0)},
                   {"disk_bytes", 0},
@@ -198,6 +229,8 @@ std::string plan_text(const PlanQuestion& question, const Planned& planned,
   if (!training.model.note.empty()) text += training.model.note + "\n";
   text +=
       fmt::format("on {}, with the times of {}\n\n", cards_words(question), rates_words(planned));
+  if (question.without_rule)
+    text += fmt::format("By the rule {}: {}\n", question.policy, question.decision);
   for (const RefusedWay& way : planned.refused)
     text += fmt::format("{}: {}; {}\n", terminal.paint("Does not fit", Colour::red), way.words,
                         way.why);
@@ -206,11 +239,13 @@ std::string plan_text(const PlanQuestion& question, const Planned& planned,
     text += planned.cards_needed ? fmt::format("{} like the largest one would hold it.\n",
                                                counted(*planned.cards_needed, "card"))
                                  : "No number of such cards holds it.\n";
+    if (question.without_rule) text += loss_words(planned);
     return text;
   }
   text += fmt::format("{}: {}\n", terminal.paint("Fits", Colour::green),
                       placement_words(planned, *best));
-  text += fmt::format("about {} a step\n\n", seconds_text(best->seconds));
+  text += fmt::format("about {} a step\n", step_time_text(best->seconds));
+  text += (question.without_rule ? loss_words(planned) : "") + "\n";
   std::vector<std::vector<std::string>> rows;
   for (int replica = 0; replica < best->form.replicas; ++replica)
     for (const PlacedStage& stage : best->stages)
@@ -225,7 +260,7 @@ std::string plan_text(const PlanQuestion& question, const Planned& planned,
     if (one.best && &*one.best == best) continue;
     others +=
         one.best
-            ? fmt::format("  {} a step: {}\n", seconds_text(one.best->seconds),
+            ? fmt::format("  {} a step: {}\n", step_time_text(one.best->seconds),
                           placement_words(planned, *one.best))
             : in_lines(fmt::format("does not fit: {}; {}", shape_words(one.replicas, one.stages),
                                    words_of(*one.refusal)),

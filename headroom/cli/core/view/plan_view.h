@@ -14,6 +14,9 @@ namespace headroom::cli {
 [[nodiscard]] std::string plan_text(const PlanQuestion& question, const Planned& planned,
                                     const Terminal& terminal);
 
+// "3.8 s", "2.4 ms"
+[[nodiscard]] std::string step_time_text(double seconds);
+
 // Prints the answer, and gives the command's exit code.
 [[nodiscard]] ExitCode print_plan(const PlanQuestion& question, const Planned& planned,
                                   bool as_json);

@@ -14,6 +14,7 @@
 #include "headroom/base/text.h"
 #include "headroom/base/time.h"
 #include "headroom/cli/core/training_folder.h"
+#include "headroom/cli/core/view/plan_view.h"
 #include "headroom/cli/engine/commands.h"
 #include "headroom/cli/engine/train/budget.h"
 #include "headroom/cli/engine/train/known_plan.h"

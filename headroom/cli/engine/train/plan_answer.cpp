@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "headroom/base/text.h"
@@ -151,13 +150,6 @@ double step_seconds(const config::Training& training, const model::ModelConfig& 
   return plan::step_seconds(stages, rated.kind_of_card,
                             plan::pipeline_named(training.config.text("pipeline")), parts, pricer,
                             times);
-}
-
-std::string step_time_text(double seconds) {
-  if (seconds >= 0.95) return duration_text(Seconds(seconds));
-  char text[32];
-  std::snprintf(text, sizeof text, "%.2g ms", std::max(1000 * seconds, 0.01));
-  return seconds >= 0.0995 ? std::to_string(static_cast<int>(1000 * seconds + 0.5)) + " ms" : text;
 }
 
 }  // namespace headroom::cli

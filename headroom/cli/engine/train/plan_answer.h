@@ -49,7 +49,5 @@ struct PlanAnswer {
 [[nodiscard]] double step_seconds(const config::Training& training,
                                   const model::ModelConfig& config, const PlanAnswer& answer,
                                   const std::vector<const gpu::CatalogueCard*>& cards);
-// "3.8 s", "2.4 ms"
-[[nodiscard]] std::string step_time_text(double seconds);
 
 }  // namespace headroom::cli

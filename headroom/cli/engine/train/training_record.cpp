@@ -24,6 +24,9 @@
 namespace headroom::cli {
 namespace {
 
+// Without a file only an injection, or a benchmark's curve of a step, looks at them.
+constexpr std::uint64_t kMostEvents = std::uint64_t{1} << 19;
+
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
 // The settings that were chosen, and those that everyone asks about.
@@ -102,7 +105,7 @@ TrainingRecord::TrainingRecord(const Json& request, const TrainingMachine& machi
   for (const c10::Device device : machine.own)
     devices_.push_back(std::make_unique<OnDevice>(
         device, about_of(device, machine, training),
-        trace::RecorderOptions{files_.none() ? std::uint64_t{1} : std::uint64_t{0}}));
+        trace::RecorderOptions{files_.none() ? kMostEvents : std::uint64_t{0}}));
   std::vector<sim::Injector> all;
   for (const std::string& one : injected) {
     injected_.emplace_back(one, sim::Happened());
