@@ -48,6 +48,9 @@ check: build ## The machine, and what the first recipe would need
 plan-peers: build ## 10,000 random searches over plans against a list of all plans, with its own clock
 	@HEADROOM_PLAN_PEERS=10000 build/bin/core_tests --gtest_brief=1 --gtest_filter='*SearchPeers*:*CardsNeeded*'
 
+plan-table: build ## docs/reference/plans-by-size.md anew: 72 answers of headroom plan, and their arithmetic
+	@scripts/plan_table.py build/bin/headroom
+
 survive: build ## 1,000 random runs on a card and 1,000 on several: neighbours, refusals, long batches, cut budgets
 	@HEADROOM_SURVIVE_RUNS=1000 build/bin/train_tests --gtest_brief=1 --gtest_filter='*RandomRuns*:*RandomTeams*'
 

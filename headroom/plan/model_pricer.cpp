@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "headroom/forecast/by_layer.h"
 #include "headroom/forecast/step_time.h"
@@ -86,18 +87,21 @@ const ModelPricer::OfRows& ModelPricer::of_rows(const Form& form, const gpu::Dev
   of.checkpointed = forecast::forecast_of(config_, settings, chip);
   // The first block of each of their lists is larger.
   const bool is_convolutional = config_.type() == "resnet" || config_.type() == "convnext";
-  const auto layers_at = [&](bool surely) {
-    return forecast::by_layer<Memory>(of.plain, [&](const forecast::ModuleWork& module) {
-      const auto& again =
-          of.checkpointed.work[static_cast<std::size_t>(&module - of.plain.work.data())];
-      const double one = 1 / static_cast<double>(std::max<std::int64_t>(1, module.layers)),
-                   sure = surely && (is_convolutional || are_mixed(module.kinds))
-                              ? kSureOfMixed * one
-                              : one,
-                   sure_kept = surely ? kSure * sure : sure;
-      return Memory{share_of(module.resident, sure), share_of(module.gradients, sure),
-                    share_of(module.kept, sure_kept), share_of(again.kept, sure_kept)};
+  const auto by_layer = [](const forecast::Forecast& plain, const forecast::Forecast& checkpointed,
+                           const std::function<double(const forecast::ModuleWork&)>& sure,
+                           double sure_kept) {
+    return forecast::by_layer<Memory>(plain, [&](const forecast::ModuleWork& module) {
+      const auto& again = checkpointed.work[static_cast<std::size_t>(&module - plain.work.data())];
+      const double share =
+          sure(module) / static_cast<double>(std::max<std::int64_t>(1, module.layers));
+      return Memory{share_of(module.resident, share), share_of(module.gradients, share),
+                    share_of(module.kept, sure_kept * share),
+                    share_of(again.kept, sure_kept * share)};
     });
+  };
+  const auto all = [](const forecast::ModuleWork&) { return 1.0; };
+  const auto sure = [&](const forecast::ModuleWork& module) {
+    return is_convolutional || are_mixed(module.kinds) ? kSureOfMixed : 1.0;
   };
   const auto sums_of = [](const std::vector<Memory>& layers) {
     std::vector<Memory> upto(1);
@@ -107,8 +111,14 @@ const ModelPricer::OfRows& ModelPricer::of_rows(const Form& form, const gpu::Dev
     }
     return upto;
   };
-  of.upto = sums_of(layers_at(false));
-  of.surely_upto = sums_of(layers_at(true));
+  of.upto = sums_of(by_layer(of.plain, of.checkpointed, all, 1));
+  of.surely_upto = sums_of(by_layer(of.plain, of.checkpointed, sure, kSure));
+  if (settings.offload.activations) {
+    settings.offload.activations = false;
+    const forecast::Forecast checkpointed = forecast::forecast_of(config_, settings, chip);
+    settings.checkpoint_every = of.plain.settings.checkpoint_every;
+    of.moved = by_layer(forecast::forecast_of(config_, settings, chip), checkpointed, all, 1);
+  }
   return of_rows_.emplace(key, std::move(of)).first->second;
 }
 
@@ -201,12 +211,31 @@ std::vector<LayerTimes> ModelPricer::times(const Form& form, int kind) {
   const auto plain = forecast::layer_seconds(of.plain, on),
              checkpointed = forecast::layer_seconds(of.checkpointed, on);
   std::vector<LayerTimes> all;
-  for (std::size_t layer = 0; layer < plain.size(); ++layer)
+  for (std::size_t layer = 0; layer < plain.size(); ++layer) {
     all.push_back({.forward = plain[layer].forward,
                    .backward = plain[layer].backward,
                    .again = std::max(0.0, checkpointed[layer].backward - plain[layer].backward),
                    .optimizer = plain[layer].optimizer});
+    if (of.moved.empty()) continue;
+    // Copies run beside the computation, and not faster than the link.
+    const double copies =
+        static_cast<double>(of.moved[layer].kept.count) / (on->pcie_gb_s * 1e9);
+    all.back().forward = std::max(all.back().forward, copies);
+    all.back().backward = std::max(all.back().backward, copies);
+  }
   return all;
+}
+
+Bytes ModelPricer::on_host(const Stage& stage) {
+  const OfRows& of = of_rows(stage.form, cards_.chips.front());
+  if (of.moved.empty()) return {};
+  Bytes all;
+  for (std::int64_t layer = stage.first; layer < stage.first + stage.count; ++layer) {
+    const Memory& moved = of.moved[static_cast<std::size_t>(layer)];
+    all += stage.checkpointed ? moved.kept_checkpointed : moved.kept;
+  }
+  const std::int64_t rows = std::min<std::int64_t>(stage.waiting * stage.form.rows, stage.rows);
+  return share_of(all, static_cast<double>(rows) / static_cast<double>(stage.form.rows));
 }
 
 const gpu::CatalogueCard& ModelPricer::card(int number) const {

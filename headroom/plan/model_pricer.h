@@ -60,6 +60,10 @@ class ModelPricer final : public Pricer {
   [[nodiscard]] double hand_over(const Form& form, std::int64_t layer, int from, int to) override;
   [[nodiscard]] double sum_of_gradients(const Stage& stage, const std::vector<int>& cards) override;
 
+  // Of host memory, for the activations of the parts that wait: an estimate by formula. 0 where a
+  // training does not offload them.
+  [[nodiscard]] Bytes on_host(const Stage& stage);
+
   [[nodiscard]] std::int64_t dry_runs() const { return dry_runs_; }
   void save();  // the books
 
@@ -73,6 +77,7 @@ class ModelPricer final : public Pricer {
   struct OfRows {
     forecast::Forecast plain, checkpointed;
     std::vector<Memory> upto, surely_upto;  // as it is, and what is certain of it
+    std::vector<Memory> moved;              // to the host, of each layer: the kept ones
   };
   // What stages have in common that need the same beyond their least.
   struct Alike {

@@ -107,7 +107,7 @@ TEST_F(BenchCommand, TakesALighterPlanAfterAnOutOfMemoryAndMarksIt) {
   EXPECT_EQ(once.at("models").at(0).at("state"), "finished");
   EXPECT_EQ(once.at("models").at(0).at("ooms"), 1);
   EXPECT_FALSE(once.at("models").at(0).at("lighter"));
-  const Json model = document({"--models", small_, "--samples", "64", "--gpus", "sim:1x1GiB",
+  const Json model = document({"--models", small_, "--samples", "64", "--gpus", "sim:2x1GiB",
                                "--inject", "oom@100:lasting"},
                               76)
                          .at("models")

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
                                  GpuMemoryUse, clear_gpu_memory, get_gpu_memory_stats,
                                  log_gpu_memory_stats, memory_summary, record_history,
                                  reset_peak_memory_stats)
+    from headroom.plans import Plan, plan
     from headroom.profiling import ProfileRow, profile
     from headroom.ranks import pretend_ranks
     from headroom.recipes import Recipe, recipe
@@ -62,6 +63,7 @@ _WITH_TORCH = {
                      "log_gpu_memory_stats", "memory_summary", "record_history",
                      "reset_peak_memory_stats"), "memory"),
     **dict.fromkeys(("AsCuda", "as_cuda"), "masquerade"),
+    **dict.fromkeys(("Plan", "plan"), "plans"),
     **dict.fromkeys(("ProfileRow", "profile"), "profiling"),
     "pretend_ranks": "ranks",
     **dict.fromkeys(("Recipe", "recipe"), "recipes"),

@@ -276,7 +276,8 @@ Json benched_model(const BenchQuestion& question, const std::string& model) {
     }
     say(shown(model) + ": out of memory in this plan; a lighter one follows");
   }
-  entry["one_card"] = on_one_card(question.of(model));
+  const bool is_on_several = !entry.contains("plan") || entry["plan"].at("split").size() > 1;
+  entry["one_card"] = is_on_several ? on_one_card(question.of(model)) : Json::array();
   return entry;
 }
 

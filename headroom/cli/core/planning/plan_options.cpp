@@ -54,6 +54,11 @@ void PlanOptions::add_to(CLI::App* command) {
                    "Most memory of a card for weights, gradients and optimizer states: 0.7, "
                    "70%, 20GiB")
       ->capture_default_str();
+  command->add_option("--host-memory", host_memory,
+                      "Most host memory for activations that wait there (default: what this machine "
+                      "has free)");
+  command->add_option("--disk", disk,
+                      "Most disk space for tensors; no way to train of today takes any");
   command->add_option("--micro-batch", micro_batch, "Rows of a forward pass")
       ->check(CLI::Range(1, 1 << 24));
   command->add_option("--replicas", replicas, "Copies of the model")
@@ -95,6 +100,8 @@ PlanQuestion PlanOptions::question(const std::string& model) const {
                         .balance = balance,
                         .rates = rates};
   if (allocator) question.keys.push_back("alloc_conf=" + *allocator);
+  if (host_memory) question.host_memory = parse_amount(*host_memory, "--host-memory");
+  if (disk) static_cast<void>(parse_amount(*disk, "--disk"));
   const auto has = [&](const char* name) {
     return std::find(given.begin(), given.end(), name) != given.end();
   };

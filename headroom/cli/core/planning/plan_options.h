@@ -13,7 +13,7 @@ namespace headroom::cli {
 
 struct PlanOptions {
   std::string gpus, budget = "0.7", tune = "full", rates;
-  std::optional<std::string> allocator;
+  std::optional<std::string> allocator, host_memory, disk;
   std::optional<std::int64_t> micro_batch;
   std::optional<int> replicas, stages;
   SettingsOptions settings;

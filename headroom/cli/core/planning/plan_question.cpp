@@ -26,6 +26,10 @@ std::optional<Number> optional_of(const Json& value) {
   return value.is_null() ? std::nullopt : std::optional(value.get<Number>());
 }
 
+std::optional<Bytes> optional_bytes(const Json& value) {
+  return value.is_null() ? std::nullopt : std::optional(Bytes{value.get<std::int64_t>()});
+}
+
 // "quantize", or "quantize=none".
 bool fixes(const PlanQuestion& question, const std::string& key) {
   return std::any_of(question.keys.begin(), question.keys.end(), [&](const std::string& word) {
@@ -58,6 +62,7 @@ Json to_json(const PlanQuestion& question) {
           {"gpus", question.gpus},
           {"budget_share", number_or_null(question.budget.share)},
           {"budget_bytes", question.budget.bytes.count},
+          {"host_memory_bytes", or_null(question.host_memory)},
           {"tune", to_string(question.tune)},
           {"part", number_or_null(question.part)},
           {"replicas", number_or_null(question.replicas)},
@@ -78,6 +83,7 @@ PlanQuestion plan_question_from(const Json& json) {
                         .gpus = json.at("gpus"),
                         .budget = {.share = optional_of<double>(json.at("budget_share")),
                                    .bytes = Bytes{json.at("budget_bytes")}},
+                        .host_memory = optional_bytes(json.at("host_memory_bytes")),
                         .tune = tune_named(json.at("tune")),
                         .part = optional_of<std::int64_t>(json.at("part")),
                         .replicas = optional_of<int>(json.at("replicas")),

@@ -27,6 +27,7 @@ struct PlanQuestion {
   std::vector<gpu::SimulatedCard> cards = {};  // `reserved` is not usable
   std::string gpus = {};                       // as --gpus names them
   ShareOrBytes budget = {.share = 0.7};        // for what stays
+  std::optional<Bytes> host_memory = {};       // most that waits there; else what the machine has
   Tune tune = Tune::full;
   std::optional<std::int64_t> part = {};  // micro-batch
   std::optional<int> replicas = {}, stages = {};

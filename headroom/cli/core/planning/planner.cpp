@@ -10,6 +10,7 @@
 #include "headroom/allocator/version.h"
 #include "headroom/base/error.h"
 #include "headroom/base/file.h"
+#include "headroom/base/host_memory.h"
 #include "headroom/base/text.h"
 #include "headroom/cli/core/training_config.h"
 #include "headroom/cli/core/version.h"
@@ -91,12 +92,16 @@ std::vector<Keys> techniques_of(const config::Training& plain) {
 
 constexpr const char* kAllocatorVariables[] = {"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"};
 
-// Where nothing else fits: less lies idle between tensors. Settings that a person has made stay.
-std::optional<Keys> last_technique(const config::Training& plain) {
-  if (plain.config.is_given("alloc_conf")) return {};
-  for (const char* variable : kAllocatorVariables)
-    if (environment(variable)) return {};
-  return Keys{"alloc_conf=expandable_segments:True"};
+// Where nothing else fits, one after another, each beside those before it: less lies idle between
+// tensors, and activations wait on the host. Settings that a person has made stay.
+std::vector<std::string> last_techniques(const config::Training& plain) {
+  Keys all;
+  const bool is_set = std::any_of(std::begin(kAllocatorVariables), std::end(kAllocatorVariables),
+                                  [](const char* one) { return environment(one).has_value(); });
+  if (!is_set && !plain.config.is_given("alloc_conf"))
+    all.emplace_back("alloc_conf=expandable_segments:True");
+  if (!plain.config.is_given("offload")) all.emplace_back("offload=activations");
+  return all;
 }
 
 plan::PriceBook book_of(const config::Training& training, const PlanQuestion& question) {
@@ -146,6 +151,21 @@ plan::SearchQuestion search_question(const PlanQuestion& question, const config:
           .balance = question.balance};
 }
 
+// What the best plan keeps on the host. Without enough of it there is no plan.
+void know_host_memory(Planned& planned, const PlanQuestion& question, plan::ModelPricer& pricer) {
+  planned.on_host = {};
+  planned.why_not_on_host.clear();
+  if (planned.best() == nullptr) return;
+  for (const plan::PlacedStage& stage : planned.best()->stages)
+    planned.on_host += pricer.on_host(stage.stage) * static_cast<std::int64_t>(stage.cards.size());
+  const auto allowed = question.host_memory ? question.host_memory : host_memory_to_use();
+  if (!allowed || planned.on_host <= *allowed) return;
+  planned.why_not_on_host =
+      fmt::format("activations need {} of the host's memory, and {} are allowed",
+                  to_string(planned.on_host), to_string(*allowed));
+  planned.searched = {};
+}
+
 // With these techniques, each beside the way's keys.
 void search_with(Planned& planned, const PlanQuestion& question,
                  const std::vector<Keys>& techniques, const MakeDryRuns& make, bool counts_cards) {
@@ -172,6 +192,7 @@ void search_with(Planned& planned, const PlanQuestion& question,
   plan::SearchQuestion asked = search_question(question, plain, cards.kind_of_card);
   asked.techniques = static_cast<int>(techniques.size());
   planned.searched = plan::search(asked, pricer);
+  know_host_memory(planned, question, pricer);
   if (planned.best() == nullptr && counts_cards) {
     const auto largest = std::max_element(
         asked.cards.begin(), asked.cards.end(),
@@ -185,19 +206,20 @@ void search_way(Planned& planned, const PlanQuestion& question, const MakeDryRun
                 bool is_last) {
   const config::Training plain = training_of(question, planned.way);
   static_cast<void>(check_use_of_keys(plain));
-  const std::vector<Keys> techniques = techniques_of(plain);
-  const auto last = last_technique(plain);
-  search_with(planned, question, techniques, make, is_last && !last);
-  if (planned.best() != nullptr || !last) return;
-  std::vector<Keys> more = techniques;
-  for (Keys& keys : more) keys.insert(keys.end(), last->begin(), last->end());
-  search_with(planned, question, more, make, is_last);
+  std::vector<Keys> techniques = techniques_of(plain);
+  const Keys more = last_techniques(plain);
+  for (std::size_t i = 0;; ++i) {
+    search_with(planned, question, techniques, make, is_last && i == more.size());
+    if (planned.best() != nullptr || i == more.size()) return;
+    for (Keys& keys : techniques) keys.push_back(more[i]);
+  }
 }
 
 // Of all numbers of replicas and stages, the one that lacks the least.
-std::string why_refused(const plan::Searched& searched) {
+std::string why_refused(const Planned& planned) {
+  if (!planned.why_not_on_host.empty()) return planned.why_not_on_host;
   const plan::Refusal* nearest = nullptr;
-  for (const plan::Considered& one : searched.considered)
+  for (const plan::Considered& one : planned.searched.considered)
     if (one.refusal && (nearest == nullptr || one.refusal->share() < nearest->share()))
       nearest = &*one.refusal;
   return nearest == nullptr ? "there is no way to cut it" : words_of(*nearest);
@@ -248,7 +270,7 @@ Planned plan_for(const PlanQuestion& asked, const MakeDryRuns& make) {
       search_way(planned, question, make, is_last);
     }
     if (planned.best() != nullptr) break;
-    planned.refused.push_back({planned.way.words, why_refused(planned.searched)});
+    planned.refused.push_back({planned.way.words, why_refused(planned)});
   }
   return planned;
 }

@@ -39,6 +39,8 @@ struct Planned {
   std::vector<std::vector<std::string>> techniques;  // keys of each, by Form::techniques
   std::vector<config::Training> trainings;           // likewise
   plan::Searched searched;                           // of the way
+  Bytes on_host;                                     // activations that wait there, all together
+  std::string why_not_on_host;                       // if that was too much
   std::optional<int> cards_needed;                   // where nothing fits
   std::vector<const gpu::CatalogueCard*> rates;      // of each card
   // The fastest plan, where a rule has decided.

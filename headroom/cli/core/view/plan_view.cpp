@@ -40,6 +40,7 @@ std::string techniques_words(const Planned& planned, const Placement& placement)
   for (const std::string& key :
        planned.techniques.at(static_cast<std::size_t>(placement.form.techniques)))
     words += ", " + (key == "loss=fused"             ? std::string("fused loss")
+                     : key == "offload=activations"  ? std::string("activations on the host")
                      : key.starts_with("alloc_conf") ? std::string("expandable segments")
                                                      : key);
   return words;
@@ -78,10 +79,6 @@ std::string rates_words(const Planned& planned) {
 }
 
 // ---- JSON ----
-
-const model::Settings& settings_of(const Planned& planned) {
-  return planned.trainings.at(static_cast<std::size_t>(planned.best()->form.techniques)).settings;
-}
 
 Json stages_json(const Placement& placement) {
   Json split = Json::array();
@@ -205,7 +202,7 @@ Json to_json(const PlanQuestion& question, const Planned& planned) {
                   {"peak_requested_bytes",
                    by_card(question, *best, &plan::StageMemory::requested)},
                   {"resident_bytes", by_card(question, *best, &plan::StageMemory::resident)},
-                  {"host_bytes", settings_of(planned).offload.any() ? Json() : Json(0)},
+                  {"host_bytes", planned.on_host.count},
                   {"disk_bytes", 0},
                   {"step_s", best->seconds}}
            : Json()},
@@ -255,6 +252,8 @@ std::string plan_text(const PlanQuestion& question, const Planned& planned,
            fmt::format("{} to {}", stage.stage.first, stage.stage.first + stage.stage.count - 1),
            to_string(stage.memory.resident), to_string(stage.memory.reserved)});
   text += table(">GPU|>replica|layers|>stays|>reserved", rows, terminal);
+  if (planned.on_host > Bytes{})
+    text += fmt::format("about {} wait on the host\n", to_string(planned.on_host));
   std::string others;
   for (const Considered& one : planned.searched.considered) {
     if (one.best && &*one.best == best) continue;
