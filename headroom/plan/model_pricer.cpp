@@ -142,7 +142,8 @@ StageMemory ModelPricer::surely(const Stage& stage) {
     const StageMemory on{memory.resident, requested(stage, memory), {}};
     least = chip == 0 ? on
                       : StageMemory{std::min(least.resident, on.resident),
-                                    std::min(least.reserved, on.reserved), {}};
+                                    std::min(least.reserved, on.reserved),
+                                    {}};
   }
   return least;
 }
@@ -218,8 +219,7 @@ std::vector<LayerTimes> ModelPricer::times(const Form& form, int kind) {
                    .optimizer = plain[layer].optimizer});
     if (of.moved.empty()) continue;
     // Copies run beside the computation, and not faster than the link.
-    const double copies =
-        static_cast<double>(of.moved[layer].kept.count) / (on->pcie_gb_s * 1e9);
+    const double copies = static_cast<double>(of.moved[layer].kept.count) / (on->pcie_gb_s * 1e9);
     all.back().forward = std::max(all.back().forward, copies);
     all.back().backward = std::max(all.back().backward, copies);
   }

@@ -138,9 +138,10 @@ Sets synthetic_of(const config::Training& training) {
   const auto seed = static_cast<std::uint64_t>(training.config.whole("seed"));
   constexpr std::int64_t kLeast = 1024, kEvaluation = 128;
   // A batch at least.
-  const std::int64_t train_size = training.config.optional_whole("examples").value_or(
-      std::max(kLeast, training.config.whole("batch_size") *
-                           training.config.whole("gradient_accumulation_steps")));
+  const std::int64_t train_size =
+      training.config.optional_whole("examples")
+          .value_or(std::max(kLeast, training.config.whole("batch_size") *
+                                         training.config.whole("gradient_accumulation_steps")));
   if (training.on_images) {
     const std::int64_t classes = training.config.optional_whole("num_classes").value_or(10);
     const data::ImageOptions image{.side = side_of(training)};

@@ -54,9 +54,10 @@ ResolvedRequest::ResolvedRequest(const ModelRequest& request)
       cards(machine::cards_to_fill(request.gpus)) {
   plan::Decided decided = plan::decide(model, settings, cards);
   if (decided.stages.value_or(1) > 1)
-    throw UsageError(expectation("--policy strategy", "a model that a card holds whole",
-                                 fmt::format("{}, which the rule splits over {} cards", model, *decided.stages),
-                                 "headroom plan " + model + " --policy strategy"));
+    throw UsageError(
+        expectation("--policy strategy", "a model that a card holds whole",
+                    fmt::format("{}, which the rule splits over {} cards", model, *decided.stages),
+                    "headroom plan " + model + " --policy strategy"));
   model = std::move(decided.model);
   settings = std::move(decided.settings);
   decision = std::move(decided.why);

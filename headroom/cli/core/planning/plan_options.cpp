@@ -54,9 +54,10 @@ void PlanOptions::add_to(CLI::App* command) {
                    "Most memory of a card for weights, gradients and optimizer states: 0.7, "
                    "70%, 20GiB")
       ->capture_default_str();
-  command->add_option("--host-memory", host_memory,
-                      "Most host memory for activations that wait there (default: what this machine "
-                      "has free)");
+  command->add_option(
+      "--host-memory", host_memory,
+      "Most host memory for activations that wait there (default: what this machine "
+      "has free)");
   command->add_option("--disk", disk,
                       "Most disk space for tensors; no way to train of today takes any");
   command->add_option("--micro-batch", micro_batch, "Rows of a forward pass")

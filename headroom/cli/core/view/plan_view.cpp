@@ -147,8 +147,8 @@ Json rule_json(const PlanQuestion& question, const Planned& planned) {
   return {{"name", question.policy},
           {"decision", question.decision},
           {"step_s_without", or_null(free)},
-          {"loses_s", free && planned.best() != nullptr ? Json(planned.best()->seconds - *free)
-                                                        : Json()}};
+          {"loses_s",
+           free && planned.best() != nullptr ? Json(planned.best()->seconds - *free) : Json()}};
 }
 
 // "it loses 51 %: the fastest plan takes 1.53 s a step"
@@ -164,15 +164,15 @@ std::string loss_words(const Planned& planned) {
                        step_time_text(*free));
   const double lost = best->seconds / *free - 1;
   if (lost < 0.005) return "No plan is faster.\n";
-  return fmt::format("The rule loses {:.0f} %: {} finds a plan of {} a step.\n", 100 * lost, command,
-                     step_time_text(*free));
+  return fmt::format("The rule loses {:.0f} %: {} finds a plan of {} a step.\n", 100 * lost,
+                     command, step_time_text(*free));
 }
 
 }  // namespace
 
 std::string step_time_text(double seconds) {
   return seconds >= 0.95 ? fmt::format("{:.3g} s", seconds)
-                           : fmt::format("{:.3g} ms", std::max(1000 * seconds, 0.01));
+                         : fmt::format("{:.3g} ms", std::max(1000 * seconds, 0.01));
 }
 
 Json to_json(const PlanQuestion& question, const Planned& planned) {
@@ -199,8 +199,7 @@ Json to_json(const PlanQuestion& question, const Planned& planned) {
       {"predicted",
        best != nullptr
            ? Json{{"peak_reserved_bytes", by_card(question, *best, &plan::StageMemory::reserved)},
-                  {"peak_requested_bytes",
-                   by_card(question, *best, &plan::StageMemory::requested)},
+                  {"peak_requested_bytes", by_card(question, *best, &plan::StageMemory::requested)},
                   {"resident_bytes", by_card(question, *best, &plan::StageMemory::resident)},
                   {"host_bytes", planned.on_host.count},
                   {"disk_bytes", 0},
