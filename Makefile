@@ -4,7 +4,7 @@ JOBS ?= $(shell nproc)
 TSAN_OPTIONS = ignore_noninstrumented_modules=1:allocator_may_return_null=1:die_after_fork=0:suppressions=$(CURDIR)/tests/build/tsan-suppressions.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test gpu-check settle trainers versions stress-lease stress-spread stress-folder fail-teams plan-peers fewer-bits sparse-13b train-linear-flowers-robust train-lora-flowers-robust train-all-robust check survive rehearse-check peers fuzz-allocator nearest-codes bench format format-check lint asan tsan clang fuzz-readers docs docs-pictures dist changelog wheel python clean
+.PHONY: help setup build demo test gpu-check settle trainers versions stress-lease stress-spread stress-folder fail-teams plan-peers plan-answers plan-table fewer-bits sparse-13b train-linear-flowers-robust train-lora-flowers-robust train-all-robust check survive rehearse-check peers fuzz-allocator nearest-codes bench format format-check lint asan tsan clang fuzz-readers docs docs-pictures dist changelog wheel python clean
 
 help: ## This list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | \
@@ -47,6 +47,10 @@ check: build ## The machine, and what the first recipe would need
 
 plan-peers: build ## 10,000 random searches over plans against a list of all plans, with its own clock
 	@HEADROOM_PLAN_PEERS=10000 build/bin/core_tests --gtest_brief=1 --gtest_filter='*SearchPeers*:*CardsNeeded*'
+	@HEADROOM_PLAN_SPACES=20 build/bin/estimate_tests --gtest_brief=1 --gtest_filter='RealSpaces.*'
+
+plan-answers: build ## 1,000 answers of headroom plan on small models, each really run on simulated cards
+	@tests/cli/plan_answers.py build/bin/headroom 1000
 
 plan-table: build ## docs/reference/plans-by-size.md anew: 72 answers of headroom plan, and their arithmetic
 	@scripts/plan_table.py build/bin/headroom

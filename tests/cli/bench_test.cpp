@@ -115,6 +115,10 @@ TEST_F(BenchCommand, TakesALighterPlanAfterAnOutOfMemoryAndMarksIt) {
   EXPECT_EQ(model.at("state"), "out of memory");
   EXPECT_EQ(model.at("tries").size(), 6);
   EXPECT_EQ(model.at("tries").at(1).at("way"), "all weights, optimizer states in 8 bit");
+  EXPECT_EQ(model.at("tries").at(1).at("plan").at("optimizer"), "adamw8bit");
+  EXPECT_EQ(model.at("tries").at(5).at("plan").at("quantize"), "4bit");
+  EXPECT_TRUE(model.at("lighter"));
+  EXPECT_TRUE(model.at("step_s").is_null());
   const Json adapters = document({"--models", small_, "--samples", "64", "--gpus", "sim:1x1GiB",
                                   "--tune", "lora", "--quantize", "4bit"})
                             .at("models")
@@ -145,6 +149,7 @@ TEST_F(BenchCommand, RefusesWhatItCannotDo) {
   refused({"--models", "gpt2", "gpt2", "--gpus", "sim:1x1GiB"}, "each model once");
   refused({"--models", "gpt9", "--gpus", "sim:1x1GiB"}, "gpt9");
   refused({"--models", "gpt2", "--samples", "0", "--gpus", "sim:1x1GiB"}, "whole number from 1");
+  refused({"--models", "gpt2", small_, "--stages", "5", "--gpus", "sim:8x1GiB"}, "--stages");
   const Json none = document({"--models", "gpt2-xl", "--gpus", "sim:2x2GiB"}, 2);
   EXPECT_EQ(none.at("models").at(0).at("state"), "does not fit");
 }

@@ -139,6 +139,66 @@ TEST_F(PlanCommand, TakesTimesOfTheNearestCardAndSaysWhich) {
             document(question).at("predicted").at("step_s"));
 }
 
+// As `headroom train` does by itself where --gpus names several cards, and with a file.
+TEST_F(PlanCommand, IsTakenByATraining) {
+  const Arguments question{"gpt2", "--batch", "8", "--seq", "128", "--gpus", "sim:4x1.4GiB"};
+  const Json planned = document(question);
+  const Json& chosen = planned.at("chosen");
+  const std::string file = world_.path("plan.json");
+  std::ofstream(file) << chosen;
+  const auto trained = [&](const Arguments& more, int exit_code = 0) {
+    Arguments words{
+        "train",          "model=full",   "model.config=gpt2", "dataset=synthetic",
+        "weights=random", "batch_size=4", "seq=128",           "gradient_accumulation_steps=2",
+        "--gpus",         "sim:4x1.4GiB", "--dry-run",         "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Outcome outcome = world_.headroom(words);
+    EXPECT_EQ(outcome.exit_code, exit_code) << outcome.err;
+    return outcome;
+  };
+  const std::string plan_file = "plan=" + file;
+  for (const Arguments& more :
+       {Arguments{}, Arguments{"plan=auto"},
+        Arguments{plan_file, "batch_size=8", "gradient_accumulation_steps=1"}}) {
+    SCOPED_TRACE(::testing::PrintToString(more));
+    const Json run = trained(more).json();
+    EXPECT_EQ(run.at("effective_batch"), 8);
+    EXPECT_EQ(run.at("plan").at("micro_batch"), chosen.at("micro_batch"));
+    ASSERT_EQ(run.at("cards").size(), chosen.at("split").size());
+    EXPECT_EQ(run.at("cards")[0].at("peak_reserved_bytes"),
+              planned.at("predicted").at("peak_reserved_bytes")[0]);
+  }
+  EXPECT_EQ(trained({"plan=off"}, 2).json().at("cards").size(), 1);
+  EXPECT_EQ(trained({"device=sim:1"}, 2).json().at("cards").size(), 1);
+  EXPECT_THAT(trained({plan_file, "batch_size=6", "gradient_accumulation_steps=1"}, 64).err,
+              HasSubstr("plan=FILE: expected a plan for 6 rows a step, received 'one for 8'"));
+  EXPECT_THAT(trained({"plan=" + world_.path("none")}, 65).err, HasSubstr("none"));
+  EXPECT_THAT(trained({"plan=auto", "model.config=gpt2-xl"}, 2).err,
+              HasSubstr("no plan fits: GPU "));
+}
+
+TEST_F(PlanCommand, ShowsWhatARuleOfThumbChoosesAndLoses) {
+  const Arguments question{"gpt2-xl", "--batch",  "8",      "--seq",     "128",
+                           "--dtype", "bfloat16", "--gpus", "sim:4x8GiB"};
+  const auto by = [&](const char* rule) {
+    Arguments all = question;
+    all.insert(all.end(), {"--policy", rule, "--json"});
+    return plan(all).json();
+  };
+  const Json strategy = by("strategy");
+  EXPECT_TRUE(strategy.at("chosen").is_null());
+  EXPECT_EQ(strategy.at("policy").at("decision"), "1.56 B, 1 to 10 B parameters: data parallel");
+  EXPECT_THAT(strategy.at("refused_ways")[0].at("why_not").get<std::string>(),
+              HasSubstr("GPU 0 needs 11.61 GiB for weights"));
+  const Json table = by("size-table");
+  EXPECT_EQ(table.at("chosen").at("micro_batch"), 8);
+  EXPECT_NEAR(table.at("policy").at("loses_s").get<double>(),
+              table.at("predicted").at("step_s").get<double>() -
+                  document(question).at("predicted").at("step_s").get<double>(),
+              1e-9);
+  EXPECT_GT(table.at("policy").at("loses_s"), 0);
+}
+
 TEST_F(PlanCommand, RefusesWhatMeansNothingInOneSentence) {
   const auto refused = [&](const Arguments& arguments, const char* words) {
     const Outcome outcome = plan(arguments);

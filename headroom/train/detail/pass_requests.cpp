@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -39,6 +40,7 @@ class Unrolled {
       std::vector<allocator::Operation>& own = segments_[now];
       own.push_back(request);
       next_id_ = std::max(next_id_, request.id + 1);
+      if (request.kind == Kind::free && now == kAfter) freed_after_.insert(made_by_[request.id]);
       if (request.kind != Kind::allocate) continue;
       made_by_.resize(next_id_);
       made_by_[request.id] = {now, made_[now]++};
@@ -59,6 +61,10 @@ class Unrolled {
         request.id = id;
       } else if (request.kind == Kind::free || request.kind == Kind::record_stream) {
         const Maker maker = made_by_[request.id];
+        if (segment == kAfter && lasts_in_all_parts(maker)) {
+          free_of_all_like(maker);
+          continue;
+        }
         const auto id = id_for(segment, like, maker);
         // What the first part makes is freed once.
         const bool is_repeated = like.part == 2 && maker.first.part == 0;
@@ -76,6 +82,27 @@ class Unrolled {
   }
 
  private:
+  // Whether each part makes such a tensor, which stays until all passes are over.
+  [[nodiscard]] bool lasts_in_all_parts(const Maker& maker) const {
+    const auto of_part = [&](int part) {
+      return freed_after_.contains({{maker.first.is_forward, part}, maker.second});
+    };
+    return maker.first.part > 0 && of_part(1) && of_part(2);
+  }
+  // Frees those of all parts for which the maker's part stands.
+  void free_of_all_like(const Maker& maker) {
+    for (int part = 1; part < parts_; ++part) {
+      const Segment by{maker.first.is_forward, part};
+      if (template_of(by).part != maker.first.part) continue;
+      const std::vector<std::uint32_t>& made = ids_of(by);
+      is_sound_ = is_sound_ && maker.second < made.size();
+      allocator::Operation request;
+      request.kind = Kind::free;
+      if (!is_sound_) return;
+      request.id = made[maker.second];
+      requests_.push_back(request);
+    }
+  }
   [[nodiscard]] Segment template_of(const Segment& segment) const {
     if (segment.part < 2) return segment;
     return {segment.is_forward, segment.part + 1 == parts_ ? kFourParts - 1 : 2};
@@ -104,6 +131,7 @@ class Unrolled {
   bool is_sound_ = true;
   std::map<Segment, std::vector<allocator::Operation>> segments_;
   std::map<Segment, std::size_t> made_;  // tensors, by the pass that makes them
+  std::set<Maker> freed_after_;          // after all passes
   std::vector<Maker> made_by_;           // by id
   std::uint32_t next_id_ = 0;
   std::vector<std::vector<std::uint32_t>> ids_;

@@ -59,7 +59,7 @@ std::string cell(const std::string& text, bool is_number = false) {
 }
 
 std::string row(const Json& model) {
-  const bool has_run = model.contains("steps");
+  const bool has_run = model.at("state") == "finished";
   std::string cells = cell(model.at("model")) + cell(plan_words(model));
   if (has_run)
     cells += cell(std::to_string(model.at("samples").get<std::int64_t>()), true) +
@@ -149,11 +149,11 @@ std::string curves(const Json& results, const Json& model) {
     out +=
         fmt::format(R"(<div>GPU {}<span class="soft">: {} stays, {} reserved</span>)"
                     R"(<svg viewBox="0 0 100 100" preserveAspectRatio="none" role="img">)"
-                    R"(<title>GPU {}: {} reserved at most, of {}; {} steps</title>{}{})"
+                    R"(<title>GPU {}: {} reserved at most, of {}</title>{}{})"
                     R"(<line class="stays" x1="0" x2="100" y1="{:.2f}" y2="{:.2f}"/></svg></div>)"
                     "\n",
                     card, to_string(stays), to_string(peak), card, to_string(peak),
-                    to_string(Bytes{static_cast<std::int64_t>(total)}), steps,
+                    to_string(Bytes{static_cast<std::int64_t>(total)}),
                     area(points, 2, "reserved", steps, total),
                     area(points, 1, "requested", steps, total), line, line);
   }
@@ -201,9 +201,12 @@ std::string section(const Json& results, const Json& model) {
            html(model.at("command").get<std::string>()) + "</code></p>\n";
   }
   if (model.contains("over_time")) out += curves(results, model);
-  const std::vector<std::string> lines = cures(model);
+  const bool ran_out = model.value("ooms", 0) > 0 || !model.at("tries").empty();
+  const std::vector<std::string> lines = ran_out ? cures(model) : std::vector<std::string>();
   out += "<p>" +
-         std::string(lines.empty() ? "Memory never ran out." : "Out of memory, and what helped:") +
+         std::string(!ran_out        ? "Memory never ran out."
+                     : lines.empty() ? "Memory ran out."
+                                     : "Out of memory, and what helped:") +
          "</p>\n" + list_of(lines);
   std::vector<std::string> alone;
   for (const Json& one : model.at("one_card")) alone.push_back(one_card_words(one));

@@ -23,9 +23,13 @@ Json to_json(const BenchQuestion& question) {
     plan.erase("without_rule");
     plans.push_back(std::move(plan));
   }
-  return {{"models", question.models},     {"samples", question.samples},
-          {"computes", question.computes}, {"clean_every", question.clean_every},
-          {"inject", question.inject},     {"plans", std::move(plans)}};
+  return {{"headroom", kVersion},
+          {"models", question.models},
+          {"samples", question.samples},
+          {"computes", question.computes},
+          {"clean_every", question.clean_every},
+          {"inject", question.inject},
+          {"plans", std::move(plans)}};
 }
 
 Json cards_json(const BenchQuestion& question) {
@@ -42,8 +46,12 @@ BenchResults::BenchResults(const BenchQuestion& question, bool fresh)
   const Json asked = to_json(question);
   if (const auto text = read_file(out_ / kResults); text && !fresh) try {
       Json before = parse_json(*text, kResults);
-      if (before.at("question") == asked && !before.at("complete").get<bool>())
+      if (before.at("question") == asked && !before.at("complete").get<bool>()) {
+        Json& models = before.at("models");
+        for (std::size_t i = models.size(); i-- > 0;)
+          if (models.at(i).at("state") == "failed") models.erase(i);  // tried again
         document_ = std::move(before);
+      }
     } catch (const std::exception&) {  // no results of a benchmark
     }
   if (!document_.is_null()) {
@@ -55,8 +63,11 @@ BenchResults::BenchResults(const BenchQuestion& question, bool fresh)
   if (const auto moved = folder_.set_aside())
     print_error("headroom bench: " + to_string(*moved) + "\n");
   for (const char* name : {kResults, kPage, "run.json"}) folder_.claim(name);
-  document_ = {{"schema", 1},       {"headroom", kVersion},          {"complete", false},
-               {"question", asked}, {"cards", cards_json(question)}, {"models", Json::array()}};
+  document_ = {{"schema", 1},
+               {"complete", false},
+               {"question", asked},
+               {"cards", cards_json(question)},
+               {"models", Json::array()}};
 }
 
 bool BenchResults::has(const std::string& model) const {

@@ -26,7 +26,7 @@ std::string nth(int number) {
 }
 
 std::vector<std::string> row_of(const Json& model) {
-  const bool has_run = model.contains("steps");
+  const bool has_run = model.at("state") == "finished";
   const auto or_dash = [&](const std::string& text) { return has_run ? text : "-"; };
   return {model.at("model"),
           rounded(model.at("parameters").get<long long>()),

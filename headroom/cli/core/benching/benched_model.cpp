@@ -20,7 +20,6 @@
 #include "headroom/gpu/catalogue.h"
 #include "headroom/job/job.h"
 #include "headroom/model/model_catalogue.h"
-#include "headroom/model/positions.h"
 
 namespace headroom::cli {
 namespace {
@@ -32,8 +31,9 @@ constexpr std::int64_t kLeastQuantised = 10, kQuantisedShare = 4;
 
 // Of a file or folder, its own name.
 std::string shown(const std::string& model) {
-  const std::string own = std::filesystem::path(model).filename().string();
-  return own.empty() ? model : own;
+  std::filesystem::path path = model;
+  if (!path.has_filename()) path = path.parent_path();  // "runs/model/"
+  return path.filename().string();
 }
 
 void say(const std::string& line) {
@@ -76,8 +76,11 @@ Json on_one_card(const PlanQuestion& asked) {
   const TuneWay way = ways_of(asked).front();
   Json all = Json::array();
   const auto add = [&](const std::vector<std::string>& more) {
-    const Json one = on_one_card(asked, way, more);
-    if (!one.is_null()) all.push_back(one);
+    try {
+      const Json one = on_one_card(asked, way, more);
+      if (!one.is_null()) all.push_back(one);
+    } catch (const UsageError&) {  // other settings are for no float32
+    }
   };
   add({});
   if (fixes(asked, "dtype") && !fixes(asked, "dtype=float32")) add({"dtype=float32"});
@@ -98,7 +101,7 @@ std::string last_line_of(const std::string& output) {
 }
 
 Try train(const BenchQuestion& question, const PlanQuestion& asked, const Json& plan,
-          std::int64_t samples) {
+          std::int64_t samples, const std::string& trace) {
   auto words = plan.at("keys").get<std::vector<std::string>>();
   for (const std::string& more :
        {std::string("dataset=synthetic"), std::string("weights=random"),
@@ -127,9 +130,7 @@ Try train(const BenchQuestion& question, const PlanQuestion& asked, const Json& 
                {"inject", question.inject},
                {"trace", nullptr},
                {"result", result.string()}};
-  if (question.trace)
-    request["trace"] =
-        (std::filesystem::path(*question.trace) / (shown(asked.model) + ".hrtrace")).string();
+  if (question.trace) request["trace"] = (std::filesystem::path(*question.trace) / trace).string();
   EngineCommand command = engine_command({"bench", to_line(request)});
   if (const std::string allocator = training.config.text("alloc_conf"); !allocator.empty())
     command.environment.push_back("PYTORCH_CUDA_ALLOC_CONF=" + allocator);
@@ -170,19 +171,22 @@ double seconds_of(const Json& run, double predicted) {
   return median(std::move(seconds));
 }
 
-void add_run(Json& entry, const PlanQuestion& asked, const Json& plan, const Json& run) {
+// Of a run that did not finish, only what was measured.
+void add_run(Json& entry, const PlanQuestion& asked, const Json& plan, const Try& done) {
+  const Json& run = done.run;
+  const bool is_finished = done.exit_code == kOk;
   const double step = seconds_of(run, entry.at("predicted").at("step_s"));
-  const auto samples = run.at("samples").get<double>();
-  const double whole = samples / static_cast<double>(asked.rows) * step;
+  const auto rows = static_cast<double>(asked.rows), samples = run.at("samples").get<double>();
+  const auto if_finished = [&](auto value) { return is_finished ? Json(value) : Json(); };
   entry["dry"] = run.at("dry");
-  entry["samples"] = run.at("samples");
-  entry["steps"] = run.at("steps");
+  entry["samples"] = if_finished(run.at("samples").get<std::int64_t>());
+  entry["steps"] = if_finished(run.at("steps").get<std::int64_t>());
   entry["steps_run"] = run.at("steps_run");
   entry["steps_repeated"] =
-      run.at("steps").get<std::int64_t>() - run.at("steps_run").get<std::int64_t>();
-  entry["step_s"] = step;
-  entry["total_s"] = whole;
-  entry["samples_per_s"] = static_cast<double>(asked.rows) / step;
+      if_finished(run.at("steps").get<std::int64_t>() - run.at("steps_run").get<std::int64_t>());
+  entry["step_s"] = if_finished(step);
+  entry["total_s"] = if_finished(samples / rows * step);
+  entry["samples_per_s"] = if_finished(rows / step);
   entry["loss_before"] = run.at("loss_before");
   entry["loss_after"] = run.at("loss_after");
   for (const char* figure :
@@ -206,39 +210,38 @@ std::string why_not(const Json& document) {
 }  // namespace
 
 PlanQuestion BenchQuestion::of(const std::string& model) const {
-  PlanQuestion question = plan.question(model);
-  const model::ModelConfig config = model::model_named(question.model).config;
-  const auto longest = model::longest_sequence(config);
-  if (longest && !fixes(question, "seq"))
-    question.keys.push_back("seq=" + std::to_string(std::min(kUsualSeq, *longest)));
-  if (!fixes(question, "dtype") && !fixes(question, "bf16") && !fixes(question, "fp16"))
-    question.keys.emplace_back("dtype=bfloat16");
-  return question;
+  return plan.question(model, {.seq = kUsualSeq, .bfloat16 = true});
 }
 
 Json benched_model(const BenchQuestion& question, const std::string& model) {
   PlanQuestion asked = question.of(model);
   const model::NamedModel named = model::model_named(asked.model);
-  Json entry{{"model", model},
-             {"name", named.name},
-             {"parameters", forecast::count_parameters(named.config)},
-             {"effective_batch", asked.rows},
-             {"state", "failed"},
-             {"why", nullptr},
-             {"tries", Json::array()}};
+  const Json begin{{"model", model},
+                   {"name", named.name},
+                   {"parameters", forecast::count_parameters(named.config)},
+                   {"effective_batch", asked.rows},
+                   {"state", "failed"},
+                   {"why", nullptr}};
+  Json tries = Json::array(), one_card;
   for (;;) {
+    Json entry = begin;
+    entry["tries"] = tries;
+    entry["one_card"] = one_card;
+    entry["lighter"] = !tries.empty();
     const Clock::time_point begun = Clock::now();
     const Json document = plan_document(asked);
     entry["planning_s"] = Seconds(Clock::now() - begun).count();
     entry["way"] = document.at("way");
-    entry["lighter"] = !entry["tries"].empty();
-    if (!document.at("policy").is_null()) entry["policy"] = document.at("policy");
+    entry["policy"] = document.at("policy");
     const Json plan = document.at("chosen");
+    if (one_card.is_null())
+      entry["one_card"] = one_card =
+          plan.is_null() || plan.at("split").size() > 1 ? on_one_card(asked) : Json::array();
     if (plan.is_null()) {
-      entry["state"] = entry["tries"].empty() ? "does not fit" : "out of memory";
+      entry["state"] = tries.empty() ? "does not fit" : "out of memory";
       entry["why"] = why_not(document);
       entry["cards_needed"] = document.at("cards_needed");
-      break;
+      return entry;
     }
     entry["plan"] = plan;
     entry["command"] = document.at("command");
@@ -252,33 +255,34 @@ Json benched_model(const BenchQuestion& question, const std::string& model) {
     say(fmt::format("{}: {}, {} a step on {}", shown(model), document.at("way").get<std::string>(),
                     step_time_text(document.at("predicted").at("step_s")),
                     counted(static_cast<int>(plan.at("split").size()), "card")));
-    const Try done = train(question, asked, plan, samples);
-    if (!done.run.is_null()) add_run(entry, asked, plan, done.run);
+    const auto number = std::find(question.models.begin(), question.models.end(), model) -
+                        question.models.begin() + 1;
+    const Try done = train(question, asked, plan, samples,
+                           fmt::format("{}-{}{}.hrtrace", number, shown(model),
+                                       tries.empty() ? "" : fmt::format("-{}", tries.size() + 1)));
+    if (!done.run.is_null()) add_run(entry, asked, plan, done);
     if (done.exit_code == kOk) {
       entry["state"] = "finished";
-      break;
+      return entry;
     }
     if (done.exit_code != kOutOfMemory) {
       entry["why"] = done.last_line;
-      break;
+      return entry;
     }
-    entry["tries"].push_back(
-        {{"way", document.at("way")},
-         {"plan", plan},
-         {"why", done.run.is_null() ? Json(done.last_line) : done.run.at("no_room")},
-         {"events", done.run.is_null() ? Json() : done.run.at("events")}});
+    tries.push_back({{"way", document.at("way")},
+                     {"plan", plan},
+                     {"why", done.run.is_null() ? Json(done.last_line) : done.run.at("no_room")},
+                     {"events", done.run.is_null() ? Json() : done.run.at("events")}});
     asked.tune = Tune::any;
     asked.lighter_than = document.at("way_number").get<int>();
     if (ways_of(asked).empty()) {
+      entry["tries"] = tries;
       entry["state"] = "out of memory";
       entry["why"] = "no lighter way to train it is left";
-      break;
+      return entry;
     }
     say(shown(model) + ": out of memory in this plan; a lighter one follows");
   }
-  const bool is_on_several = !entry.contains("plan") || entry["plan"].at("split").size() > 1;
-  entry["one_card"] = is_on_several ? on_one_card(question.of(model)) : Json::array();
-  return entry;
 }
 
 }  // namespace headroom::cli

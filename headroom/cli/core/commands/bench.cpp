@@ -8,6 +8,7 @@
 #include "headroom/cli/core/benching/bench_results.h"
 #include "headroom/cli/core/benching/bench_table.h"
 #include "headroom/cli/core/benching/benched_model.h"
+#include "headroom/cli/core/planning/planner.h"
 #include "headroom/cli/core/registry.h"
 #include "headroom/cli/core/terminal.h"
 #include "headroom/cli/core/whole_number.h"
@@ -31,7 +32,7 @@ BenchQuestion checked(const BenchOptions& options) {
   for (const std::string& model : question.models) {
     if (!names.insert(model).second)
       throw UsageError(expectation("--models", "each model once", model + " twice"));
-    static_cast<void>(ways_of(question.of(model)));
+    check(question.of(model));
   }
   if (question.trace) {
     std::error_code error;
@@ -95,8 +96,8 @@ void add_bench(Registry& registry) {
       "--batch 32 --seq 1024 --dtype bfloat16, all weights, AdamW, made-up data.\n"
       "Ctrl-C ends it; the same command goes on with the model it was at.\n"
       "Exit: 0 all models finished, 2 one does not fit, 76 one ran out of memory in every plan,\n"
-      "1 one failed, 64 wrong usage, 65 a wrong configuration, 73 cannot write, 75 no room, 130\n"
-      "after Ctrl-C.",
+      "1 one failed, 64 wrong usage, 65 a wrong configuration, 69 no such GPU, 73 cannot write,\n"
+      "75 busy: the folder or the cards are in use, 130 after Ctrl-C.",
       group);
   BenchQuestion& question = options->question;
   command

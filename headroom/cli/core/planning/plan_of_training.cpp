@@ -26,7 +26,8 @@ constexpr const char* kByPlan = "chosen by plan";
 // What a plan decides, and what it was made for.
 const std::set<std::string> kDecided{"batch_size", "micro_batch",         "replicas",
                                      "split",      "checkpointed_stages", "cards",
-                                     "loss",       "alloc_conf",          "gradient_checkpointing"};
+                                     "loss",       "alloc_conf",          "gradient_checkpointing",
+                                     "offload"};
 // Keys that say how cards share a training.
 constexpr const char* kShares[] = {"replicas", "stages", "split", "cards", "micro_batch"};
 
@@ -57,12 +58,16 @@ std::vector<std::string> keys_of_step(const Resolved& config) {
   return words;
 }
 
+std::int64_t rows_of_step(const Resolved& config) {
+  return config.whole("batch_size") * config.whole("gradient_accumulation_steps");
+}
+
 PlanQuestion question_of(const Resolved& config, const gpu::Devices& devices) {
   const config::Training training(config);
   PlanQuestion question{
       .model = config.text("model") == "gpt-tiny" ? "gpt-tiny" : config.text("model.config"),
       .keys = keys_of_step(config),
-      .rows = config.whole("batch_size") * config.whole("gradient_accumulation_steps"),
+      .rows = rows_of_step(config),
       .cards = machine::cards_to_fill(devices.text.empty() ? "auto" : devices.text),
       .gpus = devices.text,
       .budget = config.share_or_bytes("budget")};
@@ -87,6 +92,9 @@ std::string words_of(const Json& chosen) {
 
 // Keys of the plan that the command gives otherwise are a contradiction.
 void set_keys(Resolved& config, const Json& chosen, bool is_of_file) {
+  const bool gives_rows =
+      config.is_given("batch_size") || config.is_given("gradient_accumulation_steps");
+  const std::int64_t rows = rows_of_step(config);
   const bool is_on_one = chosen.at("split").size() == 1;
   for (const std::string word : chosen.at("keys")) {
     const std::size_t equals = word.find('=');
@@ -96,12 +104,16 @@ void set_keys(Resolved& config, const Json& chosen, bool is_of_file) {
     Resolved other = config;
     other.set(key, value, kByPlan);
     const auto as_text = [&](const Resolved& one) { return one.to_json().at(key); };
-    if (is_of_file && config.is_given(key) && as_text(config) != as_text(other))
-      throw UsageError(expectation("plan", "a plan with " + key + "=" + as_text(config).dump(),
+    if (is_of_file && key != "batch_size" && config.is_given(key) &&
+        as_text(config) != as_text(other))
+      throw UsageError(expectation("plan=FILE", "a plan with " + key + "=" + as_text(config).dump(),
                                    "one with " + word));
     config = std::move(other);
   }
   config.set("gradient_accumulation_steps", "1", kByPlan);  // batch_size has all rows
+  if (is_of_file && gives_rows && rows_of_step(config) != rows)
+    throw UsageError(expectation("plan=FILE", fmt::format("a plan for {} rows a step", rows),
+                                 fmt::format("one for {}", rows_of_step(config))));
 }
 
 // What `headroom plan --json` printed, or its `chosen` alone.
@@ -133,9 +145,16 @@ void take_plan(Resolved& config, const gpu::Devices& devices,
                   [&](const char* key) { return config.is_given(key); }) ||
       config.text("device") != "auto" || !config.yes("auto_batch_size");
   if (plan.empty() && (!names_several(devices) || is_shared_by_hand)) return;
-  const PlanQuestion question = question_of(config, devices);
-  say(fmt::format("planning for {}", counted(static_cast<int>(question.cards.size()), "card")));
-  const Json document = plan_document(question);
+  Json document;
+  try {
+    const PlanQuestion question = question_of(config, devices);
+    if (plan.empty() && question.cards.size() < 2) return;
+    say(fmt::format("planning for {}", counted(static_cast<int>(question.cards.size()), "card")));
+    document = plan_document(question);
+  } catch (const Error& error) {
+    if (!plan.empty()) throw;
+    return say("going on without a plan: " + error.sentence());  // nobody asked for one
+  }
   if (document.at("chosen").is_null()) {
     const Json& needed = document.at("cards_needed");
     std::string why =

@@ -14,6 +14,7 @@
 #include "headroom/machine/cards_to_fill.h"
 #include "headroom/machine/look.h"
 #include "headroom/model/meaning.h"
+#include "headroom/model/positions.h"
 
 namespace headroom::cli {
 namespace {
@@ -84,10 +85,24 @@ void PlanOptions::add_to(CLI::App* command) {
         "it loses (default: exact, none)"}});
 }
 
-PlanQuestion PlanOptions::question(const std::string& model) const {
+PlanQuestion PlanOptions::question(const std::string& model, const Usual& usual) const {
   std::vector<std::string> given = settings.given();
   std::erase(given, "--policy");
-  const model::Settings chosen = settings.settings();
+  const auto has = [&](const char* name) {
+    return std::find(given.begin(), given.end(), name) != given.end();
+  };
+  model::Settings chosen = settings.settings();
+  const bool is_one = chosen.policy != model::Policy::variant;
+  const auto longest =
+      is_one ? model::longest_sequence(model::model_named(model).config) : usual.seq;
+  if (usual.seq && longest && !has("--seq")) {
+    chosen.seq = std::min(*usual.seq, *longest);
+    given.emplace_back("--seq");
+  }
+  if (usual.bfloat16 && !has("--dtype") && !has("--autocast")) {
+    chosen.dtype = model::Dtype::bfloat16;
+    given.emplace_back("--dtype");
+  }
   if (chosen.policy != model::Policy::variant)
     check_meaning(model::model_named(model).config, chosen, given);
   PlanQuestion question{.model = model,
@@ -103,9 +118,6 @@ PlanQuestion PlanOptions::question(const std::string& model) const {
   if (allocator) question.keys.push_back("alloc_conf=" + *allocator);
   if (host_memory) question.host_memory = parse_amount(*host_memory, "--host-memory");
   if (disk) static_cast<void>(parse_amount(*disk, "--disk"));
-  const auto has = [&](const char* name) {
-    return std::find(given.begin(), given.end(), name) != given.end();
-  };
   if (question.budget.share && *question.budget.share <= 0)
     throw UsageError(expectation("--budget", "a share or a size above 0", budget));
   if (has("--batch")) question.rows = chosen.batch;

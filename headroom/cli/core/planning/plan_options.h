@@ -20,9 +20,17 @@ struct PlanOptions {
   bool balance = false;
 
   void add_to(CLI::App* command);
+  // Settings that a command has where the user gives none.
+  struct Usual {
+    std::optional<std::int64_t> seq = {};  // at most as long as the model is for
+    bool bfloat16 = false;                 // weights, without autocast
+  };
   // Throws UsageError and InputError for a model that does not exist, and for options that it
   // cannot have.
-  [[nodiscard]] PlanQuestion question(const std::string& model) const;
+  [[nodiscard]] PlanQuestion question(const std::string& model, const Usual& usual) const;
+  [[nodiscard]] PlanQuestion question(const std::string& model) const {
+    return question(model, {});
+  }
 };
 
 }  // namespace headroom::cli

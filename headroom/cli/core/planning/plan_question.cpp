@@ -30,6 +30,9 @@ std::optional<Bytes> optional_bytes(const Json& value) {
   return value.is_null() ? std::nullopt : std::optional(Bytes{value.get<std::int64_t>()});
 }
 
+// Places among the ways of Tune::any.
+constexpr int kLora = 3, kLightest = 5;
+
 // "quantize", or "quantize=none".
 bool fixes(const PlanQuestion& question, const std::string& key) {
   return std::any_of(question.keys.begin(), question.keys.end(), [&](const std::string& word) {
@@ -102,7 +105,9 @@ PlanQuestion plan_question_from(const Json& json) {
 
 std::vector<TuneWay> ways_of(const PlanQuestion& question) {
   // What is trained is fixed with the model's keys.
-  if (fixes(question, "model") && !question.lighter_than) return {{"as asked", {}}};
+  const bool is_lora = fixes(question, "model=lora"), is_fixed = fixes(question, "model");
+  if (is_fixed && !question.lighter_than) return {{"as asked", {}, is_lora ? kLora : kLightest}};
+  if (is_fixed && !is_lora) return {};
   const std::string type = model::model_named(question.model).config.type();
   const bool quantises = fixes(question, "quantize") && !fixes(question, "quantize=none"),
              has_adapters = type != "resnet" && type != "convnext";
@@ -113,7 +118,7 @@ std::vector<TuneWay> ways_of(const PlanQuestion& question) {
       ways.push_back({std::move(words), std::move(keys), number});
     ++number;
   };
-  const bool all = question.tune != Tune::lora && !quantises,
+  const bool all = question.tune != Tune::lora && !quantises && !is_fixed,
              lighter = all && question.tune == Tune::any && !fixes(question, "optimizer"),
              adapters = question.tune != Tune::full && has_adapters;
   add(all, "all weights", {"model=full"});

@@ -151,19 +151,30 @@ plan::SearchQuestion search_question(const PlanQuestion& question, const config:
           .balance = question.balance};
 }
 
-// What the best plan keeps on the host. Without enough of it there is no plan.
+Bytes on_host(const plan::Placement& placement, plan::ModelPricer& pricer) {
+  Bytes all;
+  for (const plan::PlacedStage& stage : placement.stages)
+    all += pricer.on_host(stage.stage) * static_cast<std::int64_t>(stage.cards.size());
+  return all;
+}
+
+// Leaves out the plans that keep too much on the host.
 void know_host_memory(Planned& planned, const PlanQuestion& question, plan::ModelPricer& pricer) {
-  planned.on_host = {};
   planned.why_not_on_host.clear();
-  if (planned.best() == nullptr) return;
-  for (const plan::PlacedStage& stage : planned.best()->stages)
-    planned.on_host += pricer.on_host(stage.stage) * static_cast<std::int64_t>(stage.cards.size());
   const auto allowed = question.host_memory ? question.host_memory : host_memory_to_use();
-  if (!allowed || planned.on_host <= *allowed) return;
-  planned.why_not_on_host =
-      fmt::format("activations need {} of the host's memory, and {} are allowed",
-                  to_string(planned.on_host), to_string(*allowed));
-  planned.searched = {};
+  std::vector<plan::Considered>& all = planned.searched.considered;
+  for (plan::Considered& one : all) {
+    if (!one.best) continue;
+    const Bytes needed = on_host(*one.best, pricer);
+    if (!allowed || needed <= *allowed) continue;
+    if (planned.why_not_on_host.empty())
+      planned.why_not_on_host =
+          fmt::format("activations need {} of the host's memory, and {} are allowed",
+                      to_string(needed), to_string(*allowed));
+    one.best.reset();
+  }
+  std::erase_if(all, [](const plan::Considered& one) { return !one.best && !one.refusal; });
+  planned.on_host = planned.best() == nullptr ? Bytes{} : on_host(*planned.best(), pricer);
 }
 
 // With these techniques, each beside the way's keys.
@@ -193,7 +204,7 @@ void search_with(Planned& planned, const PlanQuestion& question,
   asked.techniques = static_cast<int>(techniques.size());
   planned.searched = plan::search(asked, pricer);
   know_host_memory(planned, question, pricer);
-  if (planned.best() == nullptr && counts_cards) {
+  if (planned.best() == nullptr && counts_cards && planned.why_not_on_host.empty()) {
     const auto largest = std::max_element(
         asked.cards.begin(), asked.cards.end(),
         [](const auto& one, const auto& other) { return one.reserved < other.reserved; });
@@ -225,12 +236,23 @@ std::string why_refused(const Planned& planned) {
   return nearest == nullptr ? "there is no way to cut it" : words_of(*nearest);
 }
 
-// Throws UsageError for numbers that no training has.
-void check_numbers(const PlanQuestion& question) {
+}  // namespace
+
+MakeDryRuns none_can_be_made() {
+  return [](const config::Training&, const std::vector<gpu::SimulatedCard>&) -> plan::PriceStage {
+    return [](const plan::Stage&) -> plan::StagePrice { throw NotPriced(); };
+  };
+}
+
+void check(const PlanQuestion& question) {
   if (question.cards.empty())
     throw UsageError(expectation("--gpus", "cards to plan for", "none", "--gpus sim:8x24GiB"));
-  const std::int64_t layers =
-      model::layer_count(training_of(question, ways_of(question).front()).model.config);
+  const std::vector<TuneWay> ways = ways_of(question);
+  if (ways.empty())
+    throw UsageError(expectation("plan", "a lighter way to train", "none", "--tune any"));
+  const config::Training training = training_of(question, ways.front());
+  static_cast<void>(check_use_of_keys(training));
+  const std::int64_t layers = model::layer_count(training.model.config);
   if (question.stages.value_or(1) > layers)
     throw UsageError(expectation("--stages",
                                  "at most one for each of the " + counted(layers, "layer"),
@@ -241,17 +263,9 @@ void check_numbers(const PlanQuestion& question) {
         std::to_string(*question.replicas)));
 }
 
-}  // namespace
-
-MakeDryRuns none_can_be_made() {
-  return [](const config::Training&, const std::vector<gpu::SimulatedCard>&) -> plan::PriceStage {
-    return [](const plan::Stage&) -> plan::StagePrice { throw NotPriced(); };
-  };
-}
-
 Planned plan_for(const PlanQuestion& asked, const MakeDryRuns& make) {
   PlanQuestion question = asked;
-  check_numbers(question);
+  check(question);
   Planned planned;
   if (question.without_rule) {
     Planned free = plan_for(*question.without_rule, make);
@@ -263,12 +277,13 @@ Planned plan_for(const PlanQuestion& asked, const MakeDryRuns& make) {
   const std::vector<TuneWay> ways = ways_of(question);
   for (std::size_t i = 0; i < ways.size(); ++i) {
     planned.way = ways[i];
-    const bool is_last = i + 1 == ways.size();
-    search_way(planned, question, make, is_last);
-    while (planned.best() == nullptr && question.part_may_shrink && *question.part > 1) {
-      --*question.part;
-      search_way(planned, question, make, is_last);
-    }
+    question.part = asked.part;
+    const auto search = [&] {
+      const bool shrinks = question.part_may_shrink && *question.part > 1;
+      search_way(planned, question, make, i + 1 == ways.size() && !shrinks);
+      return planned.best() == nullptr && shrinks;
+    };
+    while (search()) --*question.part;
     if (planned.best() != nullptr) break;
     planned.refused.push_back({planned.way.words, why_refused(planned)});
   }

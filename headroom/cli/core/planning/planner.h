@@ -51,8 +51,9 @@ struct Planned {
   [[nodiscard]] const plan::Placement* best() const { return searched.best(); }
 };
 
-// Throws UsageError and InputError for a question that no training answers, and what the dry runs
-// throw.
+// Throws UsageError and InputError for a question that no training answers.
+void check(const PlanQuestion& question);
+// The same, and what the dry runs throw.
 [[nodiscard]] Planned plan_for(const PlanQuestion& question, const MakeDryRuns& make);
 
 // Why so many replicas and stages do not fit: "GPU 0 needs 50.20 GiB for weights, gradients and

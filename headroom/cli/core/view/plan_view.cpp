@@ -8,6 +8,8 @@
 
 #include "headroom/base/text.h"
 #include "headroom/forecast/closed_form.h"
+#include "headroom/model/tasks.h"
+#include "headroom/plan/technique.h"
 
 namespace headroom::cli {
 namespace {
@@ -101,6 +103,26 @@ Json by_card(const PlanQuestion& question, const Placement& placement,
   return bytes;
 }
 
+// What a run under the plan may still change if memory runs out all the same (train/ladder.h).
+std::vector<std::string> still_possible(const Planned& planned, const Placement& placement) {
+  const config::Training& training =
+      planned.trainings.at(static_cast<std::size_t>(placement.form.techniques));
+  std::vector<std::string> words;
+  if (placement.form.rows > 1) words.emplace_back("smaller parts");
+  for (const plan::Rung& rung : plan::rungs()) {
+    if (rung.lasts) continue;
+    model::Settings with = training.settings;
+    rung.put(with, true);
+    const bool is_on =
+        with == training.settings || (rung.name == "checkpointing" &&
+                                      placement.checkpointed().size() == placement.stages.size());
+    const bool is_of_texts = rung.name == "fused_loss";
+    if (!is_on && (!is_of_texts || model::is_over_tokens(training.settings.task.value())))
+      words.push_back(rung.words);
+  }
+  return words;
+}
+
 Json chosen_json(const PlanQuestion& question, const Planned& planned, const Placement& placement) {
   const auto number = static_cast<std::size_t>(placement.form.techniques);
   const config::Training& training = planned.trainings.at(number);
@@ -124,6 +146,7 @@ Json chosen_json(const PlanQuestion& question, const Planned& planned, const Pla
           {"offload", settings.at("offload")},
           {"allocator", training.config.text("alloc_conf")},
           {"schedule", training.config.text("pipeline")},
+          {"may_change", still_possible(planned, placement)},
           {"keys", keys_of(question, planned, placement)}};
 }
 
@@ -251,6 +274,9 @@ std::string plan_text(const PlanQuestion& question, const Planned& planned,
            fmt::format("{} to {}", stage.stage.first, stage.stage.first + stage.stage.count - 1),
            to_string(stage.memory.resident), to_string(stage.memory.reserved)});
   text += table(">GPU|>replica|layers|>stays|>reserved", rows, terminal);
+  const std::vector<std::string> more = still_possible(planned, *best);
+  if (!more.empty())
+    text += in_lines("If memory runs out all the same: " + listed(more) + ".", "\n", "", terminal);
   if (planned.on_host > Bytes{})
     text += fmt::format("about {} wait on the host\n", to_string(planned.on_host));
   std::string others;
