@@ -69,7 +69,7 @@ TEST(UnknownCommand, NamesTheNearest) {
 TEST(UnknownCommand, OfALaterVersionIsUnknown) {
   const World world;
   const std::string help = world.headroom({"--help"}).out;
-  for (const char* later : {"bench", "swarm", "start", "launch"}) {
+  for (const char* later : {"swarm", "start", "launch"}) {
     const Outcome outcome = world.headroom({later, "7B"});
     EXPECT_EQ(outcome.exit_code, 64) << later;
     EXPECT_THAT(outcome.err, HasSubstr("; try headroom ")) << "what does its work until then";

@@ -169,7 +169,6 @@ int end_of_ours(const std::optional<std::string>& command, int argc, char** argv
 // Names the command that does the work of one that people look for.
 std::string known_otherwise(const std::string& word) {
   static const std::map<std::string, std::string> instead{
-      {"bench", "headroom estimate MODEL, headroom profile MODEL or headroom train steps=20"},
       {"swarm", "headroom run --detach -- COMMAND for each job"},
       {"start", "headroom train --dry-run, then headroom train"},
       {"launch", "headroom run --count N -- torchrun --nproc-per-node N train.py"},

@@ -29,9 +29,10 @@ bool overwrites(std::string_view name) {
          std::find(kFilling.begin(), kFilling.end(), name) != kFilling.end();
 }
 
-// Makes a tensor by filling an empty one, which later attempts see as a write.
+// Makes a tensor by filling an empty one or by a copy, which later attempts see as a write.
 bool fills(std::string_view name) {
-  constexpr std::array<std::string_view, 5> kFills = {"zeros", "ones", "full", "rand", "arange"};
+  constexpr std::array<std::string_view, 7> kFills = {"zeros",  "ones",  "full", "rand",
+                                                      "arange", "clone", "_copy"};
   return std::any_of(kFills.begin(), kFills.end(), [&](std::string_view word) {
     return name.find(word) != std::string_view::npos;
   });
