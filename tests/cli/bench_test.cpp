@@ -77,6 +77,19 @@ TEST_F(BenchCommand, GivesTheSameTwiceButForTimes) {
   EXPECT_TRUE(std::filesystem::exists(world_.path("out") + "/earlier-1/results.json"));
 }
 
+// On cards that others may use each model has a lease of its own, which ends with it.
+TEST_F(BenchCommand, LeasesTheCardsForEachModel) {
+  const std::string other = world_.path("other") + ".json";
+  std::ofstream(other) << kSmall;
+  const Outcome outcome = world_.headroom(
+      asked({"--models", small_, other, "--samples", "40", "--gpus", "sim:2x1GiB@bench-leases"}));
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, ::testing::Not(HasSubstr("using lease")));
+  const Json leases =
+      world_.headroom({"--gpus", "sim:2x1GiB@bench-leases", "queue", "--json"}).json();
+  EXPECT_TRUE(leases.at("leases").empty());
+}
+
 // Also if it was killed: what is there is whole, and the next run goes on with the second model.
 TEST_F(BenchCommand, GoesOnWithTheModelThatItWasAt) {
   const Arguments question =

@@ -237,7 +237,22 @@ void put_in_order(std::vector<gpu::Selection::Pick>& picked, const gpu::Machine&
   });
 }
 
+// The lease ends with the process, which becomes the engine's, unless it is given back.
+struct Held {
+  std::unique_ptr<supervise::PlaceSearch> search;
+  supervise::PlaceAnswer answer;
+};
+Held& held() {
+  static Held one;
+  return one;
+}
+
 }  // namespace
+
+void give_place_back() {
+  held().answer = {};
+  held().search.reset();
+}
 
 std::optional<RunPlace> take_place(const config::Training& training, const gpu::Devices& asked) {
   const config::Resolved& config = training.config;
@@ -273,10 +288,8 @@ std::optional<RunPlace> take_place(const config::Training& training, const gpu::
               duration_text(progress.timeout) + ": " + progress.selection.sentence);
   };
   const supervise::Orders orders = orders_of(training, devices);
-  // Static: the lease ends with the process, which becomes the engine's.
-  static std::unique_ptr<supervise::PlaceSearch> search;
+  auto& [search, answer] = held();
   search = std::make_unique<supervise::PlaceSearch>(orders, listener);
-  static supervise::PlaceAnswer answer;
   answer = find_place(training, *search);
   line.clear();
   if (answer.outcome == supervise::Outcome::cancelled && !answer.place) std::exit(answer.exit_code);

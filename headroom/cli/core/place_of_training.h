@@ -24,6 +24,9 @@ struct RunPlace {
 [[nodiscard]] std::optional<RunPlace> take_place(const config::Training& training,
                                                  const gpu::Devices& devices);
 
+// Ends the lease of the last place, for a process that takes another one. Its environment stays.
+void give_place_back();
+
 // The cards of a dry run, and the memory that a run could use on each now; none means all of it.
 struct DryPlace {
   gpu::Devices devices;

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "headroom/base/error.h"
 #include "headroom/base/file.h"
+#include "headroom/base/process.h"
 #include "headroom/base/text.h"
 #include "headroom/cli/core/exit_code.h"
 #include "headroom/cli/core/place_of_training.h"
@@ -89,6 +91,24 @@ Json on_one_card(const PlanQuestion& asked) {
 
 // ---- The run ----
 
+// A place is for one model: its lease, and variables such as CUDA_VISIBLE_DEVICES.
+class PlaceOfOneModel {
+ public:
+  PlaceOfOneModel() : before_(environment_with({})) {}
+  ~PlaceOfOneModel() {
+    give_place_back();
+    ::clearenv();
+    for (const std::string& variable : before_)
+      if (const std::size_t equals = variable.find('='); equals != std::string::npos)
+        ::setenv(variable.substr(0, equals).c_str(), variable.substr(equals + 1).c_str(), 1);
+  }
+  PlaceOfOneModel(const PlaceOfOneModel&) = delete;
+  PlaceOfOneModel& operator=(const PlaceOfOneModel&) = delete;
+
+ private:
+  std::vector<std::string> before_;
+};
+
 struct Try {
   Json run;  // what the engine measured; null if it wrote nothing
   int exit_code = kFailed;
@@ -112,6 +132,7 @@ Try train(const BenchQuestion& question, const PlanQuestion& asked, const Json& 
   const config::Training training = training_of_keys(words);
   const gpu::Devices devices = gpu::devices_from(asked.gpus);
   const bool is_simulated = devices.kind == gpu::Devices::Kind::simulated;
+  const PlaceOfOneModel for_this_one;
   const auto place = take_place(training, devices);
   if (!place) throw UsageError(expectation("--gpus", "cards to train on", "the CPU"));
   const std::filesystem::path result = question.out / "run.json";
