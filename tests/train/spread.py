@@ -41,7 +41,7 @@ class Box:
             with open(self.folder / f"{i}.log", "w") as log:
                 self.jobs.append(subprocess.Popen(
                     [self.headroom, "train", "model=gpt-tiny", "dataset=synthetic",
-                     *NO_THREADS, f"steps={steps}",
+                     *NO_THREADS, "plan=off", f"steps={steps}",
                      f"out={self.folder / str(i)}", "wait_for_gpu=true",
                      "gpu_check_interval_seconds=0.1", "--gpus", self.spec],
                     env=self.environment, stdout=log, stderr=log))
