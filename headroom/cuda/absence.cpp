@@ -33,6 +33,7 @@ constexpr CudaFunctions kFunctions = {
     .synchronize = [](int device) { refuse(device); },
     .empty_host_cache = [] {},
     .clear_workspaces = [] {},
+    .ask_before_refusing = [](CudaFunctions::Ask) {},
     .snapshot = [](int device) -> std::vector<allocator::SegmentInfo> { refuse(device); },
     .record = [](int device, trace::Recorder*) { refuse(device); },
 };

@@ -19,6 +19,10 @@
 
 #include "headroom/allocator/caching_allocator.h"
 
+namespace c10 {
+class Error;
+}
+
 namespace headroom::trace {
 class Recorder;
 }
@@ -26,7 +30,7 @@ class Recorder;
 namespace headroom {
 
 // Incremented with every change below: a library with another version is refused, not misread.
-inline constexpr int kCudaFunctionsVersion = 2;
+inline constexpr int kCudaFunctionsVersion = 3;
 
 struct CudaFunctions {
   std::string_view name;  // "cuda" or "no_cuda"
@@ -51,6 +55,15 @@ struct CudaFunctions {
   void (*empty_host_cache)();
   // Frees cuBLAS's workspaces, one per handle and stream; cuBLAS allocates them again when needed.
   void (*clear_workspaces)();
+
+  // ---- Refusals ----
+
+  // Called before a request fails, with the stream as in a snapshot and how often this request was
+  // refused. True: the request is made again. It may add a line to the error.
+  using Ask = bool (*)(int device, Bytes requested, std::uint32_t stream, int times,
+                       c10::Error& error);
+  // From now on this is asked, until null is given. Without cards it has no effect.
+  void (*ask_before_refusing)(Ask ask);
 
   // ---- Allocator events ----
 

@@ -9,12 +9,12 @@
 #include <mutex>
 #include <string_view>
 
+#include "headroom/libtorch/detail/generic_mode.h"
+
 namespace headroom::libtorch {
 namespace {
 
-// The key of LibTorch's own test mode, above autograd: no other code uses it, and it sees every
-// operator of the threads that include it.
-constexpr c10::DispatchKey kKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
+constexpr c10::DispatchKey kKey = detail::kGenericMode;
 thread_local c10::Device target(c10::DeviceType::CPU);
 thread_local std::optional<c10::ScalarType> target_floats;
 
@@ -48,7 +48,11 @@ void set_floats(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
   }
 }
 
-void redirect(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+void run(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  detail::wake_arguments(*stack, op.schema().arguments().size());
+  if (!c10::impl::tls_is_dispatch_key_included(kKey))
+    return op.redispatchBoxed(
+        keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kKey), stack);
   set_floats(op, *stack);
   const auto& arguments = op.schema().arguments();
   for (std::size_t i = 0; i < arguments.size(); ++i) {
@@ -62,22 +66,22 @@ void redirect(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   op.callBoxed(stack);
 }
 
-void register_mode() {
+}  // namespace
+
+void detail::register_generic_mode() {
   static std::once_flag flag;
   std::call_once(flag, [] {
     static torch::Library& all =
         *new torch::Library(torch::Library::IMPL, "_", kKey, __FILE__, __LINE__);
-    all.fallback(torch::CppFunction::makeFromBoxedFunction<&redirect>());
+    all.fallback(torch::CppFunction::makeFromBoxedFunction<&run>());
   });
 }
-
-}  // namespace
 
 OnDeviceScope::OnDeviceScope(c10::Device device, std::optional<c10::ScalarType> floats)
     : before_(target),
       floats_before_(target_floats),
       was_on_(c10::impl::tls_is_dispatch_key_included(kKey)) {
-  register_mode();
+  detail::register_generic_mode();
   target = device;
   target_floats = floats;
   c10::impl::tls_set_dispatch_key_included(kKey, true);

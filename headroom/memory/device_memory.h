@@ -6,6 +6,7 @@
 
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/Device.h>
+#include <c10/core/Storage.h>
 
 #include <cstdint>
 #include <optional>
@@ -36,6 +37,12 @@ class DeviceMemory {
   [[nodiscard]] virtual int count() = 0;
   // Changes when another device takes this index and its figures restart.
   [[nodiscard]] virtual std::uint64_t life(int /*index*/) { return 0; }
+  // Where a storage of the device begins, as in a snapshot.
+  [[nodiscard]] virtual std::uint64_t address_of(const c10::Storage& storage) {
+    return reinterpret_cast<std::uintptr_t>(storage.data());
+  }
+  // False if its tensors have no data: a simulated card that knows shapes only.
+  [[nodiscard]] virtual bool has_data(int /*index*/) { return true; }
   [[nodiscard]] virtual DeviceStats statistics(int index) = 0;
   virtual void reset_peaks(int index) = 0;
   // std::nullopt if the card has no context, because asking would create one.

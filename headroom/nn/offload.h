@@ -30,32 +30,16 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <cstdint>
-#include <filesystem>
 #include <memory>
-#include <optional>
 #include <vector>
 
-#include "headroom/base/bytes.h"
 #include "headroom/libtorch/saved_tensors.h"
+#include "headroom/memory/saved_storages.h"
 
 namespace headroom::nn {
 
-struct OffloadOptions {
-  Bytes smallest{std::int64_t{1} << 20};  // smaller storages stay
-  std::optional<Bytes> budget = {};       // of host memory or of the file; std::nullopt: no limit
-  bool pinned = true;                     // page-locked host memory
-  int ahead = 2;                          // storages that leave late, or come back early
-  std::filesystem::path directory = {};   // of the file; an empty path means host memory
-  bool copies = true;  // false: memory moves and data is lost, for dry runs, which have none
-};
-
-struct OffloadUse {
-  Bytes waiting;            // off their device now
-  Bytes peak_waiting;       // since the Offload was made
-  std::int64_t moved = 0;   // storages that left a device
-  std::int64_t stayed = 0;  // storages that the budget had no room for
-};
+using OffloadOptions = memory::SavedStorages::Options;
+using OffloadUse = memory::WaitingUse;
 
 class Offload {
  public:
@@ -67,8 +51,8 @@ class Offload {
   [[nodiscard]] OffloadUse use() const;
 
  private:
-  class Store;
-  std::shared_ptr<Store> store_;  // tensors that wait may outlive the Offload
+  std::vector<at::Tensor> stays_;
+  std::shared_ptr<memory::SavedStorages> saved_;  // tensors that wait may outlive the Offload
 };
 
 }  // namespace headroom::nn

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "headroom/base/time.h"
+#include "headroom/memory/rescue.h"
 #include "headroom/sim/device/cards.h"
 #include "headroom/sim/device/generator.h"
 #include "headroom/sim/device/stream_order.h"
@@ -70,6 +71,16 @@ void Card::note_assumption(const std::string& what) {
 }
 
 allocator::BlockId Card::allocate(Bytes bytes, allocator::StreamId stream) {
+  memory::Refusal refusal{.device = device(), .requested = bytes, .stream = stream, .times = 0};
+  for (;;) try {
+      return request(bytes, stream);
+    } catch (c10::OutOfMemoryError& error) {
+      ++refusal.times;
+      if (!memory::is_rescued(refusal, error)) throw;
+    }
+}
+
+allocator::BlockId Card::request(Bytes bytes, allocator::StreamId stream) {
   if (Observer* const told = observer()) told->on_request();
   std::unique_lock lock(mutex_);
   ++requests_;

@@ -138,7 +138,8 @@ class Card : public std::enable_shared_from_this<Card> {
 
   // ---- Memory ----
 
-  // Throws c10::OutOfMemoryError with PyTorch's text.
+  // Throws c10::OutOfMemoryError with PyTorch's text, if nobody frees memory for it
+  // (memory/rescue.h).
   [[nodiscard]] allocator::BlockId allocate(Bytes bytes, allocator::StreamId stream);
   // Throws UsageError for a block that is not allocated, such as one that was freed before.
   void free(allocator::BlockId block);
@@ -214,6 +215,7 @@ class Card : public std::enable_shared_from_this<Card> {
   class Relay;  // passes events on to recorder and observer
   void observe();
   [[nodiscard]] bool disturb(Bytes bytes);
+  [[nodiscard]] allocator::BlockId request(Bytes bytes, allocator::StreamId stream);
   [[nodiscard]] allocator::BlockId take(Bytes bytes, allocator::StreamId stream);
   [[noreturn]] void refuse(Bytes bytes, std::unique_lock<std::mutex> lock, bool injected);
   [[nodiscard]] allocator::OutOfMemory injected_refusal(Bytes bytes);

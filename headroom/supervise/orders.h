@@ -14,6 +14,7 @@ namespace headroom::supervise {
 
 struct Orders {
   std::vector<std::string> command;
+  std::vector<std::string> environment;  // "NAME=value", for the command
 
   // Its place.
   gpu::Devices devices;

@@ -254,6 +254,7 @@ void Supervision::run_try() {
   job::Launch launch{.command = std::move(now.command),
                      .environment = environment_of(*place_, orders_.devices, orders_.by_uuid),
                      .output_to_error = orders_.output_to_error};
+  for (const std::string& variable : orders_.environment) launch.environment.push_back(variable);
   for (std::string& variable : now.environment) launch.environment.push_back(std::move(variable));
   if (place_->lease) launch.inherited.push_back(place_->lease->descriptor());
   if (listener_.starting) listener_.starting();

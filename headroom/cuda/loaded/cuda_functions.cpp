@@ -10,6 +10,7 @@
 #include <mutex>
 
 #include "headroom/base/error.h"
+#include "headroom/cuda/loaded/asking_allocator.h"
 #include "headroom/cuda/loaded/recording.h"
 
 namespace headroom::cuda {
@@ -123,6 +124,7 @@ const CudaFunctions kFunctions = {
     .synchronize = &synchronize,
     .empty_host_cache = &empty_host_cache,
     .clear_workspaces = &clear_workspaces,
+    .ask_before_refusing = &ask_before_refusing,
     .snapshot = &snapshot,
     .record = [](int device, trace::Recorder* recorder) { record(checked(device), recorder); },
 };

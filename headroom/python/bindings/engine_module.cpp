@@ -15,6 +15,7 @@ PYBIND11_MODULE(_engine, module) {
   add_profile(module);  // before its results are returned
   add_ranks(module);
   add_recipe(module);
+  add_spill(module);
 }
 
 }  // namespace headroom::python

@@ -12,5 +12,6 @@ void add_memory(pybind11::module_& module);
 void add_profile(pybind11::module_& module);
 void add_recipe(pybind11::module_& module);
 void add_ranks(pybind11::module_& module);
+void add_spill(pybind11::module_& module);
 
 }  // namespace headroom::python

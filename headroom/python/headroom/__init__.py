@@ -10,6 +10,7 @@
     with headroom.GpuMemoryScope("forward") as scope: ...
     with headroom.profile() as profile: ...                  # by operator and by module
     headroom.recipe(model="gpt-tiny").step()                 # what `headroom train` trains, step by step
+    headroom.spill()                         # what a card refuses to hold waits on the host
     headroom.is_oom(error)
     headroom.OomHandler().run(train_epoch)                   # again from its start, with half the batch
 
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from headroom.recipes import Recipe, recipe
     from headroom.reports import Report
     from headroom.simulation import Simulation, simulate
+    from headroom.spilling import Spill, spill
 
 __version__: str = _core.version
 
@@ -69,6 +71,7 @@ _WITH_TORCH = {
     **dict.fromkeys(("Recipe", "recipe"), "recipes"),
     "Report": "reports",
     **dict.fromkeys(("Simulation", "simulate"), "simulation"),
+    **dict.fromkeys(("Spill", "spill"), "spilling"),
 }
 
 __all__ = ["BusyError", "Bytes", "Error", "Gpu", "GpuProcess", "InputError", "Judgement", "OomHandler", "Picked",

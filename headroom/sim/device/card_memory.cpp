@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "headroom/memory/device_memory.h"
+#include "headroom/sim/device/block.h"
 #include "headroom/sim/device/cards.h"
 
 namespace headroom::sim::detail {
@@ -24,6 +25,12 @@ class CardMemory final : public memory::AcceleratorMemory {
     if (!same) seen = {.card = card, .life = ++lives_};
     return seen.life;
   }
+
+  std::uint64_t address_of(const c10::Storage& storage) override {
+    const Block* const block = block_of(storage);
+    return block == nullptr ? 0 : block->card->block(block->id).address;
+  }
+  bool has_data(int index) override { return card_at(index).mode() == Mode::compute; }
 
   std::optional<memory::FreeAndTotal> free_and_total(int index) override {
     auto memory = AcceleratorMemory::free_and_total(index);

@@ -16,6 +16,7 @@
 #include "headroom/machine/cards_to_fill.h"
 #include "headroom/machine/look.h"
 #include "headroom/rehearse/rehearsal.h"
+#include "headroom/rehearse/spill_run.h"
 #include "headroom/supervise/checkpoints.h"
 #include "headroom/supervise/run_history.h"
 #include "headroom/supervise/supervisor.h"
@@ -37,6 +38,8 @@ struct RunOptions {
   bool end_stalled = false;
   bool forget = false;
   bool rehearse = false;
+  bool spill = false;
+  std::string host_memory;
   bool detached = false;
   bool json = false;
 };
@@ -68,6 +71,8 @@ supervise::Orders orders_from(const RunOptions& options) {
                                  R"(--resume-arg "--resume {}" --checkpoints "out/*.pt")"));
   if (options.rehearse && !options.need.empty())
     throw UsageError(expectation("run", "--need or --rehearse", "both"));
+  if (!options.host_memory.empty() && !options.spill)
+    throw UsageError("--host-memory is for what --spill moves; try --spill");
   if (options.end_stalled && options.stall.empty())
     throw UsageError("--end-stalled needs --stall; try --stall 10m");
   if (!options.resume_arg.empty()) (void)supervise::resume_arguments(options.resume_arg, "x");
@@ -171,9 +176,23 @@ Bytes need_by_rehearsal(const RunOptions& options, const supervise::Orders& orde
   return most;
 }
 
+// The command's environment with --spill; its processes write into the folder what moved.
+std::vector<std::string> spilling(const RunOptions& options, const gpu::Devices& devices,
+                                  const rehearse::Folder& folder) {
+  rehearse::SpillOrders orders{.host_memory = {}, .cards = {}, .folder = folder.path()};
+  if (!options.host_memory.empty())
+    orders.host_memory = parse_amount(options.host_memory, "--host-memory");
+  if (devices.kind == gpu::Devices::Kind::simulated)
+    orders.cards = machine::cards_to_fill(devices.text);
+  return rehearse::spill_environment(orders);
+}
+
 ExitCode run_here(const RunOptions& options, supervise::Orders orders) {
   const auto say = [](const std::string& text) { print_error("headroom run: " + text + "\n"); };
   tell_unused(orders, say);
+  std::optional<rehearse::Folder> spilled;
+  if (options.spill)
+    orders.environment = spilling(options, orders.devices, spilled.emplace());
   if (options.rehearse) orders.need = need_by_rehearsal(options, orders, say);
   ProgressLine line(30);
   supervise::Listener listener;
@@ -188,6 +207,8 @@ ExitCode run_here(const RunOptions& options, supervise::Orders orders) {
   listener.starting = [&] { line.clear(); };
   const supervise::Report report = supervise::supervise(orders, listener);
   line.clear();
+  if (spilled)
+    for (const std::string& sentence : rehearse::spill_sentences(spilled->path())) say(sentence);
   const ExitCode code = exit_code_of(report);
   const bool show_report = report.forensics && code != kOk;
   if (show_report) print_error(describe(*report.forensics));
@@ -222,6 +243,7 @@ void add_run(Registry& registry) {
       "  headroom run --map config.yaml:training.batch_size=batch --map env:ACCUM=accumulation \\\n"
       "      --resume-arg \"--resume {}\" --checkpoints \"out/ckpt-*.pt\" -- python train.py\n"
       "  headroom run --count 4 --need 30GiB -- torchrun --nproc-per-node 4 train.py\n"
+      "  headroom run --spill -- python train.py\n"
       "  headroom run --gpus cpu -- python train.py\n\n"
       "--map says where the command sets its batch: \"--flag=batch\", \"key=batch\" (an argument\n"
       "key=value), \"FILE:a.b=batch\" (YAML, JSON) or \"env:NAME=batch\"; =accumulation likewise.\n"
@@ -242,6 +264,11 @@ void add_run(Registry& registry) {
       "when it last worked, else all of a card that is at least half usable)");
   command->add_flag("--rehearse", options->rehearse,
                     "Rehearse the command first (headroom rehearse), and reserve what it needed");
+  command->add_flag("--spill", options->spill,
+                    "Memory that bends: a request that a card refuses moves what the command's Python "
+                    "needs later to the host, and is made again. The results stay the same to the bit");
+  command->add_option("--host-memory", options->host_memory,
+                      "With --spill: how much may wait on the host (default: half of what is free)");
   command->add_option("--count", options->count,
                       "Number of cards (default: 1; inside another run, all of its cards)");
   command

@@ -6,6 +6,8 @@ import json
 import os
 from typing import Any, Optional
 
+from headroom.errors import UsageError
+
 VARIABLE = "HEADROOM_REHEARSAL"
 
 
@@ -33,3 +35,19 @@ class Orders:
             return None
         given: dict[str, Any] = json.loads(text)
         return Orders(**given)
+
+
+def visible(gpus: str) -> str:
+    """The cards that the program may use. The command that starts it hides real ones by an empty
+    CUDA_VISIBLE_DEVICES. What the program, or one around it, sets it to chooses among the simulated ones."""
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    if not chosen:
+        os.environ.pop("CUDA_VISIBLE_DEVICES", None)
+        return gpus
+    cards = json.loads(gpus)
+    numbers = [int(one) for one in chosen.split(",") if one.strip().isdecimal()]
+    kept = [cards[one] for one in numbers if one < len(cards)]
+    if len(kept) != len(chosen.split(",")):
+        raise UsageError(f"CUDA_VISIBLE_DEVICES: expected numbers below {len(cards)}, as there are so many cards, "
+                         f"received '{chosen}'; try more --gpus")
+    return json.dumps(kept)

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import atexit
 import dataclasses
-import json
 import os
 import signal
 import sys
@@ -12,11 +11,10 @@ from typing import Any, NoReturn, Optional
 
 import torch
 
-from headroom.errors import UsageError
 from headroom.masquerade import AsCuda, as_cuda
 from headroom.masquerade.foreign import say_once
 from headroom.rehearsal import hollow, launchers, missing, notebook, offline, placeholder, report
-from headroom.rehearsal.orders import Orders
+from headroom.rehearsal.orders import Orders, visible
 from headroom.rehearsal.renames import Renames
 from headroom.rehearsal.user_files import UserFiles
 from headroom.rehearsal.watch import Watch
@@ -101,24 +99,8 @@ class Process:
         sys.exit(128 + signal.SIGTERM)
 
 
-def _with_visible_cards(orders: Orders) -> Orders:
-    """`headroom rehearse` hides real GPUs by an empty CUDA_VISIBLE_DEVICES. What the script, or a program around
-    it, sets it to chooses among the simulated cards."""
-    chosen = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-    if not chosen:
-        os.environ.pop("CUDA_VISIBLE_DEVICES", None)
-        return orders
-    cards = json.loads(orders.gpus)
-    numbers = [int(one) for one in chosen.split(",") if one.strip().isdecimal()]
-    kept = [cards[one] for one in numbers if one < len(cards)]
-    if len(kept) != len(chosen.split(",")):
-        raise UsageError(f"CUDA_VISIBLE_DEVICES: expected numbers below {len(cards)}, as there are so many cards, "
-                         f"received '{chosen}'; try more --gpus")
-    return dataclasses.replace(orders, gpus=json.dumps(kept))
-
-
 def begin(orders: Orders) -> None:
-    orders = _with_visible_cards(orders)
+    orders = dataclasses.replace(orders, gpus=visible(orders.gpus))
     process = Process(orders)
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, process.on_sigterm)

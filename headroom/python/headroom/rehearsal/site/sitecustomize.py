@@ -1,5 +1,5 @@
-"""Python runs this file at its start, because `headroom rehearse` puts its folder first into PYTHONPATH. It has
-no effect until the program imports torch."""
+"""Python runs this file at its start, because `headroom rehearse` and `headroom run --spill` put its folder first
+into PYTHONPATH. It has no effect until the program imports torch."""
 import importlib.abc
 import importlib.machinery
 import importlib.util
@@ -18,7 +18,7 @@ def _run_the_next_one() -> None:
 
 
 class _AfterTorch(importlib.abc.MetaPathFinder):
-    """Starts the rehearsal when torch has been imported. Programs also look for torch without importing it."""
+    """Starts them when torch has been imported. Programs also look for torch without importing it."""
 
     looking = False
 
@@ -47,8 +47,12 @@ def _start() -> None:
     root = os.path.dirname(os.path.dirname(os.path.dirname(_HERE)))
     if importlib.util.find_spec("headroom") is None:
         sys.path.append(root)
-    from headroom.rehearsal import start
-    start()
+    if "HEADROOM_REHEARSAL" in os.environ:
+        from headroom.rehearsal import start
+        start()
+    else:
+        from headroom.spill_run import start
+        start()
 
 
 def _refuse_to_save_a_notebook() -> None:
@@ -61,5 +65,6 @@ def _refuse_to_save_a_notebook() -> None:
 
 if "HEADROOM_REHEARSAL" in os.environ:
     _refuse_to_save_a_notebook()
+if "HEADROOM_REHEARSAL" in os.environ or "HEADROOM_SPILL" in os.environ:
     sys.meta_path.insert(0, _AfterTorch())
 _run_the_next_one()

@@ -17,7 +17,7 @@
 
 #include "headroom/base/descriptor.h"
 
-namespace headroom::nn::detail {
+namespace headroom::memory::detail {
 
 class BlockFile {
  public:
@@ -44,4 +44,4 @@ class BlockFile {
   std::int64_t end_ = 0;
 };
 
-}  // namespace headroom::nn::detail
+}  // namespace headroom::memory::detail

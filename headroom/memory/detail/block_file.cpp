@@ -1,4 +1,4 @@
-#include "headroom/nn/detail/block_file.h"
+#include "headroom/memory/detail/block_file.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -13,7 +13,7 @@
 #include "headroom/base/error.h"
 #include "headroom/base/file.h"
 
-namespace headroom::nn::detail {
+namespace headroom::memory::detail {
 namespace {
 
 Descriptor unnamed_file(const std::filesystem::path& folder) {
@@ -94,4 +94,4 @@ void BlockFile::forget(const Block& block) {
   }
 }
 
-}  // namespace headroom::nn::detail
+}  // namespace headroom::memory::detail

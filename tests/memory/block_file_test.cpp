@@ -1,4 +1,4 @@
-#include "headroom/nn/detail/block_file.h"
+#include "headroom/memory/detail/block_file.h"
 
 #include <gmock/gmock.h>
 
@@ -8,7 +8,7 @@
 #include "tests/support/file_size_limit.h"
 #include "tests/support/temporary_folder.h"
 
-namespace headroom::nn::detail {
+namespace headroom::memory::detail {
 namespace {
 
 class BlockFileTest : public ::testing::Test {
@@ -59,4 +59,4 @@ TEST_F(BlockFileTest, SaysWhatIsNotThere) {
 }
 
 }  // namespace
-}  // namespace headroom::nn::detail
+}  // namespace headroom::memory::detail

@@ -1,33 +1,52 @@
-// A saved tensor as a view of its storage, which Offload looks after once, however many views of it
-// are saved.
+// A saved tensor as a view of its storage: SavedStorages (saved_storages.h) looks after a storage
+// once, however many views of it are saved.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "headroom/libtorch/saved_tensors.h"
 
-namespace headroom::nn::detail {
+namespace torch::autograd {
+struct Node;
+}
 
-// A strided tensor with its own data.
+namespace headroom::memory {
+
+// A strided tensor with its own data, and with nothing that only its own object knows: no subclass
+// of Python, no wrapper of a function transform, no conjugate view, no weight that a store keeps.
 [[nodiscard]] bool has_plain_storage(const at::Tensor& tensor);
-
-// The whole storage as one row of this type. Its size must be a multiple of the type's.
-[[nodiscard]] at::Tensor whole_storage(const at::Tensor& tensor, at::ScalarType type);
 
 // The place of a tensor in its storage, to find it in a storage with the same content.
 class Geometry {
  public:
   explicit Geometry(const at::Tensor& tensor);
-  [[nodiscard]] at::Tensor in(const at::Tensor& other) const;
+  [[nodiscard]] at::Tensor in(const c10::Storage& storage) const;
 
  private:
-  std::vector<std::int64_t> sizes_, strides_;
+  c10::SmallVector<std::int64_t, 5> sizes_, strides_;
   std::int64_t offset_;
-  at::ScalarType type_;
+  caffe2::TypeMeta type_;
+};
+
+// The whole storage as one row of bytes.
+[[nodiscard]] at::Tensor as_bytes(const c10::Storage& storage);
+
+// Which operator made a tensor, for autograd's error about one that was changed in place.
+class Origin {
+ public:
+  explicit Origin(const at::Tensor& tensor);
+  // ", which is output 0 of ReluBackward0,", or "".
+  [[nodiscard]] std::string text() const;
+
+ private:
+  std::weak_ptr<torch::autograd::Node> node_;
+  std::uint32_t output_ = 0;
 };
 
 // A storage and its content at one time.
@@ -41,7 +60,8 @@ class Content {
   [[nodiscard]] bool is_of(const at::Tensor& tensor) const {
     return !storage_.expired() && version_ == tensor._version();
   }
-  [[nodiscard]] bool has_changed() const { return counter_.current_version() != version_; }
+  // Throws autograd's error if it was changed since; `tensor` is the saved one, or what replaces it.
+  void check(const at::Tensor& tensor, const Origin& origin) const;
 
  private:
   c10::weak_intrusive_ptr<c10::StorageImpl> storage_;
@@ -56,4 +76,4 @@ class Content {
 [[nodiscard]] const c10::StorageImpl* storage_of(const at::Tensor& tensor);
 [[nodiscard]] std::set<const c10::StorageImpl*> storages_of(const std::vector<at::Tensor>& tensors);
 
-}  // namespace headroom::nn::detail
+}  // namespace headroom::memory

@@ -1,0 +1,207 @@
+#include "headroom/memory/spill.h"
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <mutex>
+#include <set>
+#include <utility>
+
+#include "headroom/base/host_memory.h"
+#include "headroom/memory/device_memory.h"
+#include "headroom/memory/idle_tensors.h"
+#include "headroom/memory/rescue.h"
+#include "headroom/memory/saved_storage.h"
+#include "headroom/memory/saved_storages.h"
+#include "headroom/memory/victims.h"
+
+namespace headroom::memory {
+namespace {
+
+Bytes half_of_the_host() {
+  const std::optional<Bytes> available = host_memory().available;
+  return available ? Bytes{available->count / 2} : Bytes{std::int64_t{1} << 62};
+}
+
+std::int64_t allocated_on(c10::Device device) {
+  return memory_of(device).statistics(device.index()).allocated_bytes[0].current;
+}
+
+// For a storage that is only wanted early.
+bool has_room(c10::Device device, Bytes size) {
+  const DeviceStats now = memory_of(device).statistics(device.index());
+  const Bytes cached{now.reserved_bytes[0].current - now.allocated_bytes[0].current};
+  return size.count * 2 <= cached.count;
+}
+
+Bytes free_on(c10::Device device) {
+  const auto card = memory_of(device).free_and_total(device.index());
+  if (!card) return {};
+  const std::int64_t reserved = memory_of(device).statistics(device.index()).reserved_bytes[0].current;
+  return std::min(card->free, Bytes{static_cast<std::int64_t>(static_cast<double>(card->total.count) * card->share) - reserved});
+}
+
+}  // namespace
+
+// What moved in one step moves early in the next: `early_` has the places of saved storages, with
+// their sizes. Idle tensors that had to leave leave as soon as they are idle again.
+class Spill::Shared final : public Rescuer, public std::enable_shared_from_this<Shared> {
+ public:
+  static std::shared_ptr<Shared> of_process(const SpillOptions& options);
+
+  explicit Shared(const SpillOptions& options) : books_(std::make_shared<WaitingBooks>()) {
+    const Bytes all = options.host_memory.value_or(half_of_the_host());
+    books_->budget = Bytes{all.count / std::max(options.sharers, 1)};
+    saved_ = std::make_shared<SavedStorages>(
+        SavedStorages::Options{.smallest = options.smallest,
+                               .has_room = &has_room},
+        books_);
+    idle_ = std::make_shared<IdleTensors>(options.smallest, true, books_);
+  }
+
+  libtorch::Unpack pack(const at::Tensor& tensor) {
+    return saved_->pack(tensor, [this](std::int64_t place, Bytes size) {
+      return !early_.empty() && early_.contains({place, size.count});
+    });
+  }
+  void set_idle(const std::vector<at::Tensor>& tensors, double needed) {
+    idle_->set_idle(tensors, needed);
+  }
+  void want(const std::vector<at::Tensor>& tensors) { idle_->want(tensors); }
+  void end_step() { saved_->begin_pass(); }
+  SpillUse use() const;
+
+  bool frees_for(const Refusal& refusal) override;
+  std::string why_not(const Refusal& refusal) override;
+
+ private:
+  bool move_some(const Refusal& refusal);
+
+  const std::shared_ptr<WaitingBooks> books_;  // its lock guards what follows
+  std::shared_ptr<SavedStorages> saved_;
+  std::shared_ptr<IdleTensors> idle_;
+  std::set<std::pair<std::int64_t, std::int64_t>> early_;
+  SpillUse use_;
+  std::string problem_;  // why the last move failed; "" if it did not
+};
+
+std::shared_ptr<Spill::Shared> Spill::Shared::of_process(const SpillOptions& options) {
+  static std::mutex mutex;
+  static auto& only = *new std::weak_ptr<Shared>;
+  const std::lock_guard lock(mutex);
+  std::shared_ptr<Shared> shared = only.lock();
+  if (!shared) only = shared = std::make_shared<Shared>(options);
+  return shared;
+}
+
+SpillUse Spill::Shared::use() const {
+  const WaitingBooks::Lock lock(*books_);
+  SpillUse use = use_;
+  use.saved = saved_->saved();
+  use.moved = books_->use.moved_bytes;
+  use.waiting = books_->use.waiting;
+  use.peak_waiting = books_->use.peak_waiting;
+  return use;
+}
+
+bool Spill::Shared::frees_for(const Refusal& refusal) {
+  const auto begin = std::chrono::steady_clock::now();
+  const WaitingBooks::Lock lock(*books_);
+  if (refusal.times == 1) ++use_.refused;
+  bool frees = false;
+  try {
+    frees = move_some(refusal);
+    problem_.clear();
+  } catch (const c10::Error& error) {  // the card's refusal stands
+    problem_ = error.what_without_backtrace();
+  } catch (const std::exception& error) {  // such as a host without memory
+    problem_ = error.what();
+  }
+  if (frees && refusal.times == 1) ++use_.rescued;
+  if (!frees && refusal.times > 1) --use_.rescued;
+  use_.needed = std::max(use_.needed, Bytes{allocated_on(refusal.device)} + books_->use.waiting +
+                                          refusal.requested);
+  use_.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return frees;
+}
+
+bool Spill::Shared::move_some(const Refusal& refusal) {
+  DeviceMemory& memory = memory_of(refusal.device);
+  const int index = refusal.device.index();
+  std::vector<Movable> movable = idle_->movable(refusal.device);
+  std::vector<Movable> saved = saved_->movable(refusal.device);
+  movable.insert(movable.end(), std::make_move_iterator(saved.begin()),
+                 std::make_move_iterator(saved.end()));
+  const auto chosen = victims({.segments = memory.snapshot(index),
+                               .free = free_on(refusal.device)},
+                              movable, {.size = refusal.requested, .stream = refusal.stream});
+  // A refusal for no reason that we can see, of this process at least: ask once more.
+  if (chosen && chosen->empty() && refusal.times == 1) return true;
+  bool any = false;
+  const auto leave = [&](const Movable& one) {
+    if (!one.leave()) return;
+    any = true;
+    if (one.place >= 0) early_.emplace(one.place, one.size.count);
+  };
+  if (chosen)
+    for (const std::size_t which : *chosen) leave(movable[which]);
+  if (!any)
+    for (const Movable& one : movable) leave(one);
+  return any;
+}
+
+std::string Spill::Shared::why_not(const Refusal&) {
+  const WaitingBooks::Lock lock(*books_);
+  const std::string waiting = to_string(books_->use.waiting);
+  if (!problem_.empty()) return "headroom: nothing more could move to the host: " + problem_;
+  if (books_->use.stayed > 0)
+    return "headroom: " + waiting + " of this program wait on the host, which has no room for more (" +
+           to_string(*books_->budget) + " are allowed)";
+  return "headroom: " + waiting +
+         " of this program wait on the host, and nothing that is left on the card may leave now";
+}
+
+Spill::Spill(const SpillOptions& options)
+    : shared_(Shared::of_process(options)), rescue_(std::make_unique<RescueScope>(shared_)) {
+  if (options.starts_cuda) rescue_on_cuda();
+}
+
+Spill::~Spill() = default;
+
+libtorch::SavedTensorScope Spill::scope() {
+  return libtorch::SavedTensorScope(
+      [shared = shared_](const at::Tensor& tensor) {
+        libtorch::Unpack unpack = shared->pack(tensor);
+        return unpack ? unpack : hand_on(tensor);
+      });
+}
+
+libtorch::Unpack Spill::pack(const at::Tensor& tensor) {
+  return shared_->pack(tensor);
+}
+
+void Spill::set_idle(const std::vector<at::Tensor>& tensors, double needed) {
+  shared_->set_idle(tensors, needed);
+}
+void Spill::want(const std::vector<at::Tensor>& tensors) {
+  shared_->want(tensors);
+}
+
+void Spill::end_step(const std::vector<at::Tensor>& idle) {
+  shared_->end_step();
+  shared_->set_idle(idle, 1);
+}
+
+SpillUse Spill::use() const {
+  return shared_->use();
+}
+
+std::string to_string(const SpillUse& use) {
+  if (use.refused == 0) return "nothing was refused, nothing moved";
+  return std::to_string(use.refused) + " requests were refused, " + std::to_string(use.rescued) +
+         " of them served: at most " + to_string(use.peak_waiting) + " waited on the host, " +
+         to_string(use.moved) + " moved, " + std::to_string(use.seconds) +
+         " s; without waiting it needs " + to_string(use.needed);
+}
+
+}  // namespace headroom::memory
