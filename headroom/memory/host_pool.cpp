@@ -101,8 +101,8 @@ bool HostPool::grow(std::int64_t at_least) {
 
 void HostPool::warm(Bytes enough) {
   const std::lock_guard lock(mutex_);
-  while (held_ - given_ < enough)
-    if (!grow(std::min((enough - (held_ - given_)).count, kLargestPiece))) return;
+  while (held_ < enough)
+    if (!grow(std::min((enough - held_).count, kLargestPiece))) return;
 }
 
 Bytes HostPool::held() const {

@@ -66,7 +66,7 @@ class HostPool : public std::enable_shared_from_this<HostPool> {
   [[nodiscard]] static std::shared_ptr<HostPool> of_process();
 
   [[nodiscard]] Buffer take(std::int64_t bytes, Lock lock);
-  // Page-locks as much as is missing to give out this much at once.
+  // Page-locks as much as is missing until it holds this much.
   void warm(Bytes enough);
   // Held from the system.
   [[nodiscard]] Bytes held() const;

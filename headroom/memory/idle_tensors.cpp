@@ -1,6 +1,6 @@
 #include "headroom/memory/idle_tensors.h"
 
-#include <algorithm>
+#include <map>
 #include <utility>
 
 #include "headroom/libtorch/sleeper.h"
@@ -19,7 +19,18 @@ struct detail::IdleState {
   const Bytes smallest;
   Mover mover;
   const std::shared_ptr<WaitingBooks> books;
-  std::vector<c10::weak_intrusive_ptr<libtorch::Sleeper>> all;  // guarded by the books' lock
+  // Guarded by the books' lock:
+  std::vector<c10::weak_intrusive_ptr<libtorch::Sleeper>> all;
+  // What had to leave: it leaves as soon as it is idle again.
+  std::map<const c10::StorageImpl*, c10::weak_intrusive_ptr<c10::StorageImpl>> left_before;
+
+  [[nodiscard]] bool has_left_before(const Tensor& tensor) {
+    const auto found = left_before.find(storage_of(tensor));
+    if (found == left_before.end()) return false;
+    if (!found->second.expired()) return true;
+    left_before.erase(found);
+    return false;
+  }
 };
 
 namespace {
@@ -46,10 +57,11 @@ class Idle final : public libtorch::Sleeper {
   [[nodiscard]] bool may_leave() const {
     return !is_away() && !is_awake_ && storage_.use_count() == 1;
   }
-  bool leave() {
+  bool leave(HostPool::Lock lock) {
     if (!may_leave() || !state_->books->has_room(size_)) return false;
     const c10::Storage storage(storage_.lock());
-    copy_ = state_->mover.out(storage, home_, HostPool::Lock::kept_pages);
+    state_->left_before.insert_or_assign(storage.unsafeGetStorageImpl(), storage.getWeakStorageImpl());
+    copy_ = state_->mover.out(storage, home_, lock);
     copy_.left->block(home_);
     storage.unsafeGetStorageImpl()->set_data_ptr_noswap(c10::DataPtr(nullptr, device_));
     state_->books->left(size_);
@@ -61,7 +73,7 @@ class Idle final : public libtorch::Sleeper {
             .needed = needed_,
             .leave = [this, self = std::move(self)] {
               const WaitingBooks::Lock lock(*state_->books);
-              return leave();
+              return leave(HostPool::Lock::kept_pages);
             }};
   }
 
@@ -114,11 +126,22 @@ void IdleTensors::set_idle(const std::vector<Tensor>& tensors, double needed) {
     const auto idle = c10::make_intrusive<Idle>(state_, tensor, needed);
     all.emplace_back(idle);
     libtorch::put_to_sleep(tensor, idle);
+    if (state_->has_left_before(tensor)) idle->leave(HostPool::Lock::new_pages);
   }
 }
 
 void IdleTensors::want(const std::vector<Tensor>& tensors) {
   for (const Tensor& tensor : tensors) libtorch::wake(tensor);
+}
+
+void IdleTensors::keep(Bytes size) {
+  const WaitingBooks::Lock lock(*state_->books);
+  for (auto one = state_->left_before.begin(); one != state_->left_before.end(); ++one) {
+    const auto storage = one->second.lock();
+    if (storage && static_cast<std::int64_t>(storage->nbytes()) > size.count) continue;
+    state_->left_before.erase(one);
+    return;
+  }
 }
 
 std::vector<Movable> IdleTensors::movable(c10::Device device) {

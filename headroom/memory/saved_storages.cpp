@@ -106,6 +106,10 @@ WaitingUse SavedStorages::use() const {
   return books_->use;
 }
 
+void SavedStorages::warm(Bytes enough) {
+  if (options_.pinned && options_.copies) mover_->pool().warm(enough);
+}
+
 std::int64_t SavedStorages::saved() const {
   const WaitingBooks::Lock lock(*books_);
   return orders_;
@@ -141,7 +145,7 @@ std::shared_ptr<SavedStorages::Saved> SavedStorages::saved(
   const bool leaves = leaves_now(orders_ - pass_began_, Bytes{size});
   if (leaves && !books_->has_room(Bytes{size})) return nullptr;
   const auto one = std::make_shared<Saved>(*this, tensor);
-  if (leaves) move_out(*one);
+  if (leaves) move_out(*one, HostPool::Lock::new_pages);
   if (in_order_.size() == in_order_.capacity()) {
     const auto is_gone = [](const auto& other) { return other.expired(); };
     std::erase_if(in_order_, is_gone);
@@ -155,8 +159,8 @@ std::shared_ptr<SavedStorages::Saved> SavedStorages::saved(
   return one;
 }
 
-void SavedStorages::move_out(Saved& one) {
-  one.on_host = mover_->out(one.on_device, one.home, HostPool::Lock::new_pages);
+void SavedStorages::move_out(Saved& one, HostPool::Lock lock) {
+  one.on_host = mover_->out(one.on_device, one.home, lock);
   books_->left(Bytes{one.size});
   if (file_) write(one);
 }
@@ -211,7 +215,7 @@ bool SavedStorages::leave(Saved& one) {
     one.back->block(one.home);
     one.back.reset();
   }
-  if (!is_leaving) move_out(one);
+  if (!is_leaving) move_out(one, HostPool::Lock::kept_pages);
   if (one.transfer.valid()) one.transfer.get();
   one.on_host.left->block(one.home);
   books_->bury(one.on_device);

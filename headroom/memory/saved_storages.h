@@ -34,6 +34,7 @@
 
 #include "headroom/base/bytes.h"
 #include "headroom/libtorch/saved_tensors.h"
+#include "headroom/memory/host_pool.h"
 #include "headroom/memory/movable.h"
 
 namespace headroom::memory {
@@ -69,6 +70,8 @@ class SavedStorages : public std::enable_shared_from_this<SavedStorages> {
   using LeavesNow = std::function<bool(std::int64_t place, Bytes size)>;
   // Empty: the tensor stays as it is.
   [[nodiscard]] libtorch::Unpack pack(const at::Tensor& tensor, const LeavesNow& leaves_now);
+  // Page-locks host memory for as much.
+  void warm(Bytes enough);
   // Places count from 0 again, as they do when no graph holds anything.
   void begin_pass();
   // Those on this device that nothing but the graph holds.
@@ -80,7 +83,7 @@ class SavedStorages : public std::enable_shared_from_this<SavedStorages> {
  private:
   class Saved;
   std::shared_ptr<Saved> saved(const at::Tensor& tensor, const LeavesNow& leaves_now);
-  void move_out(Saved& one);
+  void move_out(Saved& one, HostPool::Lock lock);
   void write(Saved& one);
   void let_go(std::size_t still_leaving);
   bool leave(Saved& one);

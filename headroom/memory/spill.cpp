@@ -34,12 +34,20 @@ bool has_room(c10::Device device, Bytes size) {
   return size.count * 2 <= cached.count;
 }
 
+// What this process may have of a card.
+Bytes share_of(const FreeAndTotal& card) {
+  return Bytes{static_cast<std::int64_t>(static_cast<double>(card.total.count) * card.share)};
+}
+
 Bytes free_on(c10::Device device) {
   const auto card = memory_of(device).free_and_total(device.index());
   if (!card) return {};
-  const std::int64_t reserved = memory_of(device).statistics(device.index()).reserved_bytes[0].current;
-  return std::min(card->free, Bytes{static_cast<std::int64_t>(static_cast<double>(card->total.count) * card->share) - reserved});
+  const std::int64_t reserved =
+      memory_of(device).statistics(device.index()).reserved_bytes[0].current;
+  return std::min(card->free, share_of(*card) - Bytes{reserved});
 }
+
+constexpr int kStepsBetween = 8;  // that it is tried to move less
 
 }  // namespace
 
@@ -60,15 +68,18 @@ class Spill::Shared final : public Rescuer, public std::enable_shared_from_this<
   }
 
   libtorch::Unpack pack(const at::Tensor& tensor) {
-    return saved_->pack(tensor, [this](std::int64_t place, Bytes size) {
-      return !early_.empty() && early_.contains({place, size.count});
+    return saved_->pack(tensor, [&](std::int64_t place, Bytes size) {
+      if (books_->use.moved > 0) look_at(tensor.device());
+      if (place == 0) of_step_.clear();  // those of the last forward pass
+      of_step_.emplace_back(place, size.count);
+      return early_.contains(of_step_.back());
     });
   }
   void set_idle(const std::vector<at::Tensor>& tensors, double needed) {
     idle_->set_idle(tensors, needed);
   }
   void want(const std::vector<at::Tensor>& tensors) { idle_->want(tensors); }
-  void end_step() { saved_->begin_pass(); }
+  void end_step();
   SpillUse use() const;
 
   bool frees_for(const Refusal& refusal) override;
@@ -76,11 +87,22 @@ class Spill::Shared final : public Rescuer, public std::enable_shared_from_this<
 
  private:
   bool move_some(const Refusal& refusal);
+  void look_at(c10::Device device);
+  void move_more();
+  void move_less();
 
   const std::shared_ptr<WaitingBooks> books_;  // its lock guards what follows
   std::shared_ptr<SavedStorages> saved_;
   std::shared_ptr<IdleTensors> idle_;
-  std::set<std::pair<std::int64_t, std::int64_t>> early_;
+  using Place = std::pair<std::int64_t, std::int64_t>;
+  std::set<Place> early_;
+  std::vector<Place> of_step_;  // saved in this step, in order
+  Bytes largest_refused_;       // in this step
+  // How much was free at least in this step, of what a card could give.
+  std::optional<Bytes> slack_;
+  int steps_until_less_ = kStepsBetween, steps_between_ = kStepsBetween;
+  bool moved_less_ = false;  // in the last step but one
+  std::int64_t refused_before_ = 0;
   SpillUse use_;
   std::string problem_;  // why the last move failed; "" if it did not
 };
@@ -108,6 +130,7 @@ bool Spill::Shared::frees_for(const Refusal& refusal) {
   const auto begin = std::chrono::steady_clock::now();
   const WaitingBooks::Lock lock(*books_);
   if (refusal.times == 1) ++use_.refused;
+  largest_refused_ = std::max(largest_refused_, refusal.requested);
   bool frees = false;
   try {
     frees = move_some(refusal);
@@ -148,6 +171,54 @@ bool Spill::Shared::move_some(const Refusal& refusal) {
   if (!any)
     for (const Movable& one : movable) leave(one);
   return any;
+}
+
+// Called where a step needs much.
+void Spill::Shared::look_at(c10::Device device) {
+  const auto card = memory_of(device).free_and_total(device.index());
+  if (!card) return;
+  const Bytes all = share_of(*card);
+  const Bytes spare{all.count - all.count / 10 - allocated_on(device)};
+  slack_ = std::min(slack_.value_or(spare), spare);
+}
+
+void Spill::Shared::end_step() {
+  const WaitingBooks::Lock lock(*books_);
+  saved_->begin_pass();
+  if (books_->use.moved == 0) return of_step_.clear();
+  saved_->warm(books_->use.peak_waiting);
+  const bool was_refused = use_.refused > refused_before_;
+  refused_before_ = use_.refused;
+  if (was_refused && moved_less_) steps_between_ *= 2;  // that was too little
+  if (was_refused) {
+    steps_until_less_ = steps_between_;
+    move_more();
+  }
+  moved_less_ = false;
+  if (--steps_until_less_ <= 0 && slack_) {
+    steps_until_less_ = steps_between_;
+    move_less();
+  }
+  slack_.reset();
+  of_step_.clear();
+  largest_refused_ = {};
+}
+
+// One more than had to, so that the next step meets no refusal though its memory lies differently.
+void Spill::Shared::move_more() {
+  for (const Place& each : of_step_)
+    if (each.second >= largest_refused_.count && early_.insert(each).second) return;
+}
+
+// With memory to spare, what is needed soonest no longer leaves early.
+void Spill::Shared::move_less() {
+  for (auto last = early_.rbegin(); last != early_.rend(); ++last) {
+    if (last->second > slack_->count) continue;
+    early_.erase(std::next(last).base());
+    moved_less_ = true;
+    return;
+  }
+  if (slack_->count > 0) idle_->keep(*slack_);
 }
 
 std::string Spill::Shared::why_not(const Refusal&) {

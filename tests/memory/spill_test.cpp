@@ -56,12 +56,14 @@ struct Training {
   std::vector<Tensor> weights;
   std::vector<float> losses;
   std::int64_t reserved = 0;
-  std::vector<std::int64_t> refused;  // after each step
+  std::vector<std::int64_t> refused, moved;  // after each step
   SpillUse use;
 };
 
+constexpr int kSteps = 5;
+
 struct Shape {
-  int depth = 6, steps = 5;
+  int depth = 6, steps = kSteps;
 };
 
 Training train(const std::string& card, bool spills, const Shape& shape = {},
@@ -93,6 +95,7 @@ Training train(const std::string& card, bool spills, const Shape& shape = {},
     if (spill) {
       spill->end_step(libtorch::states_of(adam));
       run.refused.push_back(spill->use().refused);
+      run.moved.push_back(spill->use().moved.count);
     }
     run.losses.push_back(loss.item<float>());
   }
@@ -139,6 +142,10 @@ TEST_F(Spilled, EndsEqualToTheBitWithAPartOfTheMemory) {
     expect_equal(run, whole());
     EXPECT_GT(run.use.refused, 0);
     EXPECT_EQ(run.use.rescued, run.use.refused);
+    EXPECT_EQ(run.refused.back(), run.refused[1]) << "from the third step on nothing is refused";
+    const double missing = static_cast<double>(whole().reserved) * (100 - percent) / 100;
+    EXPECT_LE(static_cast<double>(run.moved.back() - run.moved[1]) / (kSteps - 2),
+              1.15 * missing);
   }
 }
 

@@ -191,8 +191,10 @@ ExitCode run_here(const RunOptions& options, supervise::Orders orders) {
   const auto say = [](const std::string& text) { print_error("headroom run: " + text + "\n"); };
   tell_unused(orders, say);
   std::optional<rehearse::Folder> spilled;
-  if (options.spill)
+  if (options.spill) {
     orders.environment = spilling(options, orders.devices, spilled.emplace());
+    orders.remember = false;  // it needs less than it uses
+  }
   if (options.rehearse) orders.need = need_by_rehearsal(options, orders, say);
   ProgressLine line(30);
   supervise::Listener listener;
