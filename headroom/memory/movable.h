@@ -45,6 +45,8 @@ class WaitingBooks {
 
   std::optional<Bytes> budget;  // of host memory or of a file; std::nullopt: no limit
   WaitingUse use;
+  // Allocated bytes of a card from which on requests may be refused; std::nullopt: none was.
+  std::optional<Bytes> full_at;
 
   [[nodiscard]] bool has_room(Bytes size);
   void left(Bytes size);

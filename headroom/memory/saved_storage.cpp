@@ -6,6 +6,8 @@
 #include <torch/csrc/autograd/saved_variable.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include "headroom/libtorch/versions.h"
+
 namespace headroom::memory {
 namespace {
 
@@ -49,18 +51,15 @@ Tensor as_bytes(const c10::Storage& storage) {
   return bytes;
 }
 
-// As impl::gradient_edge, without making what a view or a leaf has not got yet.
-Origin::Origin(const Tensor& tensor) {
+// Without making a node for what has none yet, such as a leaf.
+Origin origin_of(const Tensor& tensor) {
   const auto* const meta = torch::autograd::impl::get_autograd_meta(tensor);
-  if (meta == nullptr || !meta->grad_fn_) return;
-  node_ = meta->grad_fn_;
-  output_ = meta->output_nr_;
-}
-
-std::string Origin::text() const {
-  const auto node = node_.lock();
-  if (!node) return "";
-  return ", which is output " + std::to_string(output_) + " of " + node->name() + ",";
+  if (meta == nullptr || !meta->grad_fn_) return [] { return std::string(); };
+  return [node = libtorch::WeakNodePointer(meta->grad_fn_), output = meta->output_nr_] {
+    const libtorch::NodePointer made = node.lock();
+    if (!made) return std::string();
+    return ", which is output " + std::to_string(output) + " of " + made->name() + ",";
+  };
 }
 
 void Content::check(const Tensor& tensor, const Origin& origin) const {
@@ -68,7 +67,7 @@ void Content::check(const Tensor& tensor, const Origin& origin) const {
   TORCH_CHECK(now == version_,
               "one of the variables needed for gradient computation has been modified by an inplace "
               "operation: [",
-              tensor.toString(), " ", tensor.sizes(), "]", origin.text(), " is at version ", now,
+              tensor.toString(), " ", tensor.sizes(), "]", origin(), " is at version ", now,
               "; expected version ", version_, " instead.",
               torch::autograd::AnomalyMode::is_enabled()
                   ? " Hint: the backtrace further above shows the operation that failed to compute "

@@ -5,16 +5,12 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <memory>
+#include <functional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "headroom/libtorch/saved_tensors.h"
-
-namespace torch::autograd {
-struct Node;
-}
 
 namespace headroom::memory {
 
@@ -37,17 +33,10 @@ class Geometry {
 // The whole storage as one row of bytes.
 [[nodiscard]] at::Tensor as_bytes(const c10::Storage& storage);
 
-// Which operator made a tensor, for autograd's error about one that was changed in place.
-class Origin {
- public:
-  explicit Origin(const at::Tensor& tensor);
-  // ", which is output 0 of ReluBackward0,", or "".
-  [[nodiscard]] std::string text() const;
-
- private:
-  std::weak_ptr<torch::autograd::Node> node_;
-  std::uint32_t output_ = 0;
-};
+// Which operator made a tensor, for autograd's error about one that was changed in place: ", which
+// is output 0 of ReluBackward0,", or "" if the graph is gone.
+using Origin = std::function<std::string()>;
+[[nodiscard]] Origin origin_of(const at::Tensor& tensor);
 
 // A storage and its content at one time.
 class Content {

@@ -123,7 +123,7 @@ libtorch::Unpack SavedStorages::pack(const Tensor& tensor,
                                          ? saved(tensor, leaves_now)
                                          : nullptr;
   if (!one) return {};
-  return [one, geometry = Geometry(tensor), origin = Origin(tensor)] {
+  return [one, geometry = Geometry(tensor), origin = origin_of(tensor)] {
     Tensor again = geometry.in(one->store->storage_again(one));
     one->content.check(again, origin);
     return again;
@@ -155,7 +155,7 @@ std::shared_ptr<SavedStorages::Saved> SavedStorages::saved(
   known_[storage] = one;
   in_order_.push_back(one);
   if (leaves) leaving_.push_back(one);
-  let_go(static_cast<std::size_t>(options_.ahead));
+  let_go();
   return one;
 }
 
@@ -174,11 +174,12 @@ void SavedStorages::write(Saved& one) {
   });
 }
 
-// Frees the device's memory of all but the last ones: the next computation waits until they have
-// left, since it may get that memory.
-void SavedStorages::let_go(std::size_t still_leaving) {
-  while (leaving_.size() > still_leaving) {
+// Frees the device's memory of those that were saved before the last ones: the next computation
+// waits until they have left, since it may get that memory.
+void SavedStorages::let_go() {
+  while (!leaving_.empty()) {
     const std::shared_ptr<Saved> one = leaving_.front().lock();
+    if (one && orders_ - one->order <= options_.ahead) return;
     leaving_.pop_front();
     if (!one || one->back || !one->is_on_device()) continue;
     if (one->transfer.valid()) one->transfer.get();

@@ -85,7 +85,7 @@ class SavedStorages : public std::enable_shared_from_this<SavedStorages> {
   std::shared_ptr<Saved> saved(const at::Tensor& tensor, const LeavesNow& leaves_now);
   void move_out(Saved& one, HostPool::Lock lock);
   void write(Saved& one);
-  void let_go(std::size_t still_leaving);
+  void let_go();
   bool leave(Saved& one);
   void move_in(Saved& one);
   void read(Saved& one);

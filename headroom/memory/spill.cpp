@@ -27,13 +27,6 @@ std::int64_t allocated_on(c10::Device device) {
   return memory_of(device).statistics(device.index()).allocated_bytes[0].current;
 }
 
-// For a storage that is only wanted early.
-bool has_room(c10::Device device, Bytes size) {
-  const DeviceStats now = memory_of(device).statistics(device.index());
-  const Bytes cached{now.reserved_bytes[0].current - now.allocated_bytes[0].current};
-  return size.count * 2 <= cached.count;
-}
-
 // What this process may have of a card.
 Bytes share_of(const FreeAndTotal& card) {
   return Bytes{static_cast<std::int64_t>(static_cast<double>(card.total.count) * card.share)};
@@ -62,7 +55,11 @@ class Spill::Shared final : public Rescuer, public std::enable_shared_from_this<
     books_->budget = Bytes{all.count / std::max(options.sharers, 1)};
     saved_ = std::make_shared<SavedStorages>(
         SavedStorages::Options{.smallest = options.smallest,
-                               .has_room = &has_room},
+                               .has_room =
+                                   [books = books_](c10::Device device, Bytes size) {
+                                     return !books->full_at ||
+                                            Bytes{allocated_on(device)} + size < *books->full_at;
+                                   }},
         books_);
     idle_ = std::make_shared<IdleTensors>(options.smallest, true, books_);
   }
@@ -131,6 +128,8 @@ bool Spill::Shared::frees_for(const Refusal& refusal) {
   const WaitingBooks::Lock lock(*books_);
   if (refusal.times == 1) ++use_.refused;
   largest_refused_ = std::max(largest_refused_, refusal.requested);
+  const Bytes full = Bytes{allocated_on(refusal.device)} - refusal.requested;
+  books_->full_at = std::min(books_->full_at.value_or(full), full);
   bool frees = false;
   try {
     frees = move_some(refusal);
@@ -204,10 +203,15 @@ void Spill::Shared::end_step() {
   largest_refused_ = {};
 }
 
-// One more than had to, so that the next step meets no refusal though its memory lies differently.
+// A small one more than had to, so that the next step meets no refusal though its memory lies
+// differently.
 void Spill::Shared::move_more() {
+  const Place* least = nullptr;
   for (const Place& each : of_step_)
-    if (each.second >= largest_refused_.count && early_.insert(each).second) return;
+    if (each.second * 2 >= largest_refused_.count && !early_.contains(each) &&
+        (least == nullptr || each.second < least->second))
+      least = &each;
+  if (least != nullptr) early_.insert(*least);
 }
 
 // With memory to spare, what is needed soonest no longer leaves early.

@@ -49,15 +49,15 @@ class Choice {
       places_.clear();
       for (const BlockInfo& block : segment.blocks) places_.push_back(place(block));
       if (segment.is_large == rounded_.is_large && segment.stream == wanted_.stream) stretches();
-      if (!segment.is_expandable) whole(segment);
+      parts(segment);
     }
-    segments();
+    new_segment();
     if (price_ == kNever) return std::nullopt;
     return items_;
   }
 
  private:
-  struct Whole {
+  struct Part {
     std::int64_t size = 0;
     double price = 0;
     std::vector<std::size_t> items;
@@ -114,25 +114,35 @@ class Choice {
       if (places_[i].item) items_.push_back(*places_[i].item);
   }
 
-  void whole(const SegmentInfo& segment) {
-    Whole one{.size = segment.size.count, .price = 0, .items = {}};
-    for (const Place& each : places_) {
-      one.price += each.price;
-      if (each.item) one.items.push_back(*each.item);
+  // What can go back to the driver: all of a segment, or each page of an expandable one.
+  void parts(const SegmentInfo& segment) {
+    const std::int64_t page = !segment.is_expandable ? segment.size.count
+                              : segment.is_large     ? card_.large_segment.count
+                                                     : 2 * kMiB;
+    for (std::int64_t begin = 0; begin + page <= segment.size.count; begin += page) {
+      Part part{.size = page, .price = 0, .items = {}};
+      std::int64_t at = 0;
+      for (const Place& each : places_) {
+        if (at < begin + page && at + each.size > begin) {
+          part.price += each.price;
+          if (each.item) part.items.push_back(*each.item);
+        }
+        at += each.size;
+      }
+      if (part.price != kNever) parts_.push_back(std::move(part));
     }
-    if (one.price != kNever) wholes_.push_back(std::move(one));
   }
 
-  // Segments that go back to the driver until it has enough for a new one.
-  void segments() {
-    std::sort(wholes_.begin(), wholes_.end(), [](const Whole& one, const Whole& other) {
+  // Parts that go back to the driver until it has enough for a new segment.
+  void new_segment() {
+    std::sort(parts_.begin(), parts_.end(), [](const Part& one, const Part& other) {
       return one.price * static_cast<double>(other.size) < other.price * static_cast<double>(one.size);
     });
     std::int64_t free = card_.free.count;
     double price = 0;
     std::vector<std::size_t> items;
-    for (auto each = wholes_.begin(); free < rounded_.segment; ++each) {
-      if (each == wholes_.end()) return;
+    for (auto each = parts_.begin(); free < rounded_.segment; ++each) {
+      if (each == parts_.end()) return;
       free += each->size;
       price += each->price;
       items.insert(items.end(), each->items.begin(), each->items.end());
@@ -149,7 +159,7 @@ class Choice {
   std::map<std::uint64_t, std::size_t> by_address_;
   std::vector<double> prices_;
   std::vector<Place> places_;  // of the segment that is looked at
-  std::vector<Whole> wholes_;
+  std::vector<Part> parts_;
   double price_ = kNever;
   std::vector<std::size_t> items_;
 };
