@@ -192,6 +192,7 @@ void Spill::Shared::end_step() {
   if (was_refused) {
     steps_until_less_ = steps_between_;
     move_more();
+    for (const c10::Device card : cards_now()) memory_of(card).empty_cache();
   }
   moved_less_ = false;
   if (--steps_until_less_ <= 0 && slack_) {
@@ -203,15 +204,19 @@ void Spill::Shared::end_step() {
   largest_refused_ = {};
 }
 
-// A small one more than had to, so that the next step meets no refusal though its memory lies
-// differently.
+// As much more than had to as the largest refused request, in small storages, so that the next step
+// meets no refusal though its memory lies differently.
 void Spill::Shared::move_more() {
-  const Place* least = nullptr;
+  std::vector<Place> small;
   for (const Place& each : of_step_)
-    if (each.second * 2 >= largest_refused_.count && !early_.contains(each) &&
-        (least == nullptr || each.second < least->second))
-      least = &each;
-  if (least != nullptr) early_.insert(*least);
+    if (each.second * 4 >= largest_refused_.count && !early_.contains(each)) small.push_back(each);
+  std::stable_sort(small.begin(), small.end(),
+                   [](const Place& one, const Place& other) { return one.second < other.second; });
+  std::int64_t sum = 0;
+  for (auto each = small.begin(); each != small.end() && sum < largest_refused_.count; ++each) {
+    early_.insert(*each);
+    sum += each->second;
+  }
 }
 
 // With memory to spare, what is needed soonest no longer leaves early.
@@ -263,8 +268,8 @@ void Spill::want(const std::vector<at::Tensor>& tensors) {
 }
 
 void Spill::end_step(const std::vector<at::Tensor>& idle) {
-  shared_->end_step();
   shared_->set_idle(idle, 1);
+  shared_->end_step();
 }
 
 SpillUse Spill::use() const {

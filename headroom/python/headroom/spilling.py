@@ -152,8 +152,8 @@ class Spill:
         self._engine.want(states_of(optimizer))
 
     def _after_step(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        self._engine.end_step(states_of(optimizer))
         self._engine.set_idle(self._nets.idle(), NEEDED_LATER)
+        self._engine.end_step(states_of(optimizer))
 
     def _wanting(self, method: Any) -> Any:
         def wanted(tensor: torch.Tensor) -> Any:
