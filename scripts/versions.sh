@@ -17,7 +17,7 @@ cd "$(dirname "$0")/.."
 declare -A release=([2.11]=2.11.0 [2.12]=2.12.1 [2.13]=2.13.0 [2.14]=2.14.1 [2.15]=2.15.0)
 short='^(allocator|core|oracle|settings_oracle|sim|operator|nets|python)\.'
 short_targets=(core_tests settings_oracle_tests allocator_oracle sim_tests operator_tests nets_tests
-               job_program lease_stress headroom_cli headroom_engine adapter_peer _core _engine)
+               job_program lease_stress headroom_cli headroom_engine headroom_cuda adapter_peer _core _engine)
 
 configure() {  # configure FOLDER ENVIRONMENT [OPTION ...]
   HEADROOM_TORCH=$(echo "$PWD/$2"/lib/python3*/site-packages/torch)

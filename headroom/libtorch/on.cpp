@@ -51,8 +51,8 @@ void set_floats(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
 void run(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   detail::wake_arguments(*stack, op.schema().arguments().size());
   if (!c10::impl::tls_is_dispatch_key_included(kKey))
-    return op.redispatchBoxed(
-        keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kKey), stack);
+    return op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kKey),
+                              stack);
   set_floats(op, *stack);
   const auto& arguments = op.schema().arguments();
   for (std::size_t i = 0; i < arguments.size(); ++i) {

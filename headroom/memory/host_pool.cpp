@@ -67,8 +67,8 @@ HostPool::Buffer HostPool::take(std::int64_t bytes, Lock lock) {
 bool HostPool::take_from(std::size_t piece, std::int64_t bytes, Buffer& buffer) {
   const std::int64_t size = rounded(bytes);
   auto& gaps = pieces_[piece].gaps;
-  const auto found =
-      std::find_if(gaps.begin(), gaps.end(), [&](const auto& gap) { return gap.second.size >= size; });
+  const auto found = std::find_if(gaps.begin(), gaps.end(),
+                                  [&](const auto& gap) { return gap.second.size >= size; });
   if (found == gaps.end()) return false;
   buffer.at_ = found->first;
   buffer.piece_ = piece;
@@ -117,7 +117,8 @@ void HostPool::give_back(Buffer& buffer) {
   const std::int64_t size = rounded(buffer.bytes_.numel());
   given_ -= Bytes{size};
   const auto is_idle = [](const Gap& gap) { return !gap.used_until || gap.used_until->query(); };
-  auto here = gaps.emplace(buffer.at_, Gap{.size = size, .used_until = std::move(buffer.until_)}).first;
+  auto here =
+      gaps.emplace(buffer.at_, Gap{.size = size, .used_until = std::move(buffer.until_)}).first;
   const auto join = [&](auto left, auto right) {
     if (left->first + left->second.size != right->first || !is_idle(left->second) ||
         !is_idle(right->second))

@@ -1,6 +1,6 @@
-// Page-locked memory of the host for tensors that wait there: taken from the system in large pieces,
-// given out in small ones, kept for the next. One pool for the process, which lives as long as
-// anyone holds it.
+// Page-locked memory of the host for tensors that wait there: taken from the system in large
+// pieces, given out in small ones, kept for the next. One pool for the process, which lives as long
+// as anyone holds it.
 //
 //   const std::shared_ptr<HostPool> pool = HostPool::of_process();
 //   HostPool::Buffer buffer = pool->take(size, HostPool::Lock::new_pages);

@@ -60,7 +60,8 @@ class Idle final : public libtorch::Sleeper {
   bool leave(HostPool::Lock lock) {
     if (!may_leave() || !state_->books->has_room(size_)) return false;
     const c10::Storage storage(storage_.lock());
-    state_->left_before.insert_or_assign(storage.unsafeGetStorageImpl(), storage.getWeakStorageImpl());
+    state_->left_before.insert_or_assign(storage.unsafeGetStorageImpl(),
+                                         storage.getWeakStorageImpl());
     copy_ = state_->mover.out(storage, home_, lock);
     copy_.left->block(home_);
     storage.unsafeGetStorageImpl()->set_data_ptr_noswap(c10::DataPtr(nullptr, device_));

@@ -1,6 +1,6 @@
-// Tensors that nobody uses for a while, such as an optimizer's states between two steps, or a frozen
-// model that waits for its turn. Their memory may go to the host; the first operator that uses one
-// gets it back.
+// Tensors that nobody uses for a while, such as an optimizer's states between two steps, or a
+// frozen model that waits for its turn. Their memory may go to the host; the first operator that
+// uses one gets it back.
 //
 //   idle.set_idle(states, 1);  // after optimizer.step()
 //   idle.want(states);         // before the next one, so that all come at once
@@ -8,8 +8,9 @@
 // One that had to leave leaves as soon as it is idle again, beside the computation.
 //
 // While it is idle a tensor sleeps (libtorch/sleeper.h): the operator that wakes it gets its memory
-// back, and nothing leaves under a running operator. Code that takes the address of the memory without an operator must want() the tensor first: it
-// would find null. Tensors that share their memory with others stay, and so do those of subclasses.
+// back, and nothing leaves under a running operator. Code that takes the address of the memory
+// without an operator must want() the tensor first: it would find null. Tensors that share their
+// memory with others stay, and so do those of subclasses.
 //
 // Threads: call everything from any thread, but set_idle() only while no other thread uses the
 // tensors.

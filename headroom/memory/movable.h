@@ -50,8 +50,8 @@ class WaitingBooks {
 
   [[nodiscard]] bool has_room(Bytes size);
   void left(Bytes size);
-  // A storage that nothing needs: its memory is given back now. The object itself ends when the lock
-  // is open: Python's side of it may have to wait for the interpreter.
+  // A storage that nothing needs: its memory is given back now. The object itself ends when the
+  // lock is open: Python's side of it may have to wait for the interpreter.
   void bury(c10::Storage& storage);
 
  private:

@@ -28,8 +28,8 @@ bool has_plain_storage(const Tensor& tensor) {
       tensor.is_inference())
     return false;
   const c10::DispatchKeySet own = tensor.key_set() - kOfAnyTensor;
-  return own == c10::DispatchKeySet(c10::computeDispatchKey(tensor.scalar_type(), c10::kStrided,
-                                                            tensor.device()));
+  return own == c10::DispatchKeySet(
+                    c10::computeDispatchKey(tensor.scalar_type(), c10::kStrided, tensor.device()));
 }
 
 Geometry::Geometry(const Tensor& tensor)
@@ -46,8 +46,7 @@ Tensor Geometry::in(const c10::Storage& storage) const {
 
 Tensor as_bytes(const c10::Storage& storage) {
   Tensor bytes = view_of(storage, caffe2::TypeMeta::Make<std::uint8_t>());
-  bytes.unsafeGetTensorImpl()->set_sizes_contiguous(
-      {static_cast<std::int64_t>(storage.nbytes())});
+  bytes.unsafeGetTensorImpl()->set_sizes_contiguous({static_cast<std::int64_t>(storage.nbytes())});
   return bytes;
 }
 
@@ -64,17 +63,18 @@ Origin origin_of(const Tensor& tensor) {
 
 void Content::check(const Tensor& tensor, const Origin& origin) const {
   const std::uint32_t now = counter_.current_version();
-  TORCH_CHECK(now == version_,
-              "one of the variables needed for gradient computation has been modified by an inplace "
-              "operation: [",
-              tensor.toString(), " ", tensor.sizes(), "]", origin(), " is at version ", now,
-              "; expected version ", version_, " instead.",
-              torch::autograd::AnomalyMode::is_enabled()
-                  ? " Hint: the backtrace further above shows the operation that failed to compute "
-                    "its gradient. The variable in question was changed in there or anywhere later. "
-                    "Good luck!"
-                  : " Hint: enable anomaly detection to find the operation that failed to compute "
-                    "its gradient, with torch.autograd.set_detect_anomaly(True).");
+  TORCH_CHECK(
+      now == version_,
+      "one of the variables needed for gradient computation has been modified by an inplace "
+      "operation: [",
+      tensor.toString(), " ", tensor.sizes(), "]", origin(), " is at version ", now,
+      "; expected version ", version_, " instead.",
+      torch::autograd::AnomalyMode::is_enabled()
+          ? " Hint: the backtrace further above shows the operation that failed to compute "
+            "its gradient. The variable in question was changed in there or anywhere later. "
+            "Good luck!"
+          : " Hint: enable anomaly detection to find the operation that failed to compute "
+            "its gradient, with torch.autograd.set_detect_anomaly(True).");
 }
 
 libtorch::Unpack hand_on(const Tensor& tensor) {

@@ -49,7 +49,8 @@ class Content {
   [[nodiscard]] bool is_of(const at::Tensor& tensor) const {
     return !storage_.expired() && version_ == tensor._version();
   }
-  // Throws autograd's error if it was changed since; `tensor` is the saved one, or what replaces it.
+  // Throws autograd's error if it was changed since; `tensor` is the saved one, or what replaces
+  // it.
   void check(const at::Tensor& tensor, const Origin& origin) const;
 
  private:

@@ -68,10 +68,10 @@ class SavedStorages::Saved {
   const std::shared_ptr<SavedStorages> store;
   const Content content;
   const c10::Device device;
-  const std::int64_t size;    // bytes
-  const std::int64_t order;   // as they were saved
-  const std::int64_t place;   // in its pass
-  c10::Storage on_device;     // null while it waits
+  const std::int64_t size;   // bytes
+  const std::int64_t order;  // as they were saved
+  const std::int64_t place;  // in its pass
+  c10::Storage on_device;    // null while it waits
   detail::HostCopy on_host;
   c10::Stream home;  // has the memory on the device, and gets it back
   std::optional<detail::BlockFile::Block> in_file;
@@ -117,11 +117,9 @@ std::int64_t SavedStorages::saved() const {
 
 // ---- Saving ----
 
-libtorch::Unpack SavedStorages::pack(const Tensor& tensor,
-                                     const LeavesNow& leaves_now) {
-  const std::shared_ptr<Saved> one = !tensor.is_cpu() && has_plain_storage(tensor)
-                                         ? saved(tensor, leaves_now)
-                                         : nullptr;
+libtorch::Unpack SavedStorages::pack(const Tensor& tensor, const LeavesNow& leaves_now) {
+  const std::shared_ptr<Saved> one =
+      !tensor.is_cpu() && has_plain_storage(tensor) ? saved(tensor, leaves_now) : nullptr;
   if (!one) return {};
   return [one, geometry = Geometry(tensor), origin = origin_of(tensor)] {
     Tensor again = geometry.in(one->store->storage_again(one));
@@ -131,8 +129,8 @@ libtorch::Unpack SavedStorages::pack(const Tensor& tensor,
 }
 
 // Null if the tensor stays on its device.
-std::shared_ptr<SavedStorages::Saved> SavedStorages::saved(
-    const Tensor& tensor, const LeavesNow& leaves_now) {
+std::shared_ptr<SavedStorages::Saved> SavedStorages::saved(const Tensor& tensor,
+                                                           const LeavesNow& leaves_now) {
   const c10::StorageImpl* const storage = storage_of(tensor);
   const auto size = static_cast<std::int64_t>(storage->nbytes());
   const WaitingBooks::Lock lock(*books_);
@@ -238,8 +236,8 @@ void SavedStorages::move_in(Saved& one) {
 }
 
 void SavedStorages::read(Saved& one) {
-  HostPool::Buffer buffer = mover_->pool().take(one.size, options_.pinned ? HostPool::Lock::new_pages
-                                                                         : HostPool::Lock::never);
+  HostPool::Buffer buffer = mover_->pool().take(
+      one.size, options_.pinned ? HostPool::Lock::new_pages : HostPool::Lock::never);
   if (const auto& before = buffer.used_before()) before->synchronize();
   file_->read(*one.in_file, data_of(buffer.bytes()));
   one.on_host.buffer = std::move(buffer);

@@ -1,19 +1,19 @@
-// The memory of tensors that autograd saved. A storage may wait on the host, or in a file, and comes
-// back when the backward pass needs it. nn::Offload sends each away as it is saved; memory::Spill
-// sends some, when memory runs out.
+// The memory of tensors that autograd saved. A storage may wait on the host, or in a file, and
+// comes back when the backward pass needs it. nn::Offload sends each away as it is saved;
+// memory::Spill sends some, when memory runs out.
 //
 //   const auto saved = std::make_shared<SavedStorages>(SavedStorages::Options{});
 //   const libtorch::SavedTensorScope scope([=](const at::Tensor& x) { return saved->pack(x); });
 //
-// A saved tensor moves with its whole storage, once, however many views of it are saved. These stay:
-// what `stays` names and all views of it, small tensors, tensors that the budget has no room for, and
-// tensors on the CPU. They are handed to the SavedTensorScope outside. The backward pass throws if a
-// saved tensor was changed in place.
+// A saved tensor moves with its whole storage, once, however many views of it are saved. These
+// stay: what `stays` names and all views of it, small tensors, tensors that the budget has no room
+// for, and tensors on the CPU. They are handed to the SavedTensorScope outside. The backward pass
+// throws if a saved tensor was changed in place.
 //
 // On CUDA copies run on two streams beside the computation, which does not wait for them. For this
 // `ahead` storages stay on the device a little longer, and as many come back a little earlier than
-// needed. If the device has no memory for one that comes early, it comes when it is needed. The graph
-// may run on several streams.
+// needed. If the device has no memory for one that comes early, it comes when it is needed. The
+// graph may run on several streams.
 //
 // Threads: call everything from any thread; stay() while no other thread packs.
 #pragma once
@@ -42,7 +42,7 @@ namespace headroom::memory {
 namespace detail {
 class BlockFile;
 class Mover;
-}
+}  // namespace detail
 
 class SavedStorages : public std::enable_shared_from_this<SavedStorages> {
  public:
@@ -102,8 +102,8 @@ class SavedStorages : public std::enable_shared_from_this<SavedStorages> {
   std::set<const c10::StorageImpl*> staying_;
   std::map<const c10::StorageImpl*, std::weak_ptr<Saved>> known_;
   std::vector<std::weak_ptr<Saved>> in_order_;  // as they were saved
-  std::int64_t orders_ = 0;      // storages saved so far
-  std::int64_t pass_began_ = 0;  // as a number of storages
+  std::int64_t orders_ = 0;                     // storages saved so far
+  std::int64_t pass_began_ = 0;                 // as a number of storages
   std::deque<std::weak_ptr<Saved>> leaving_;
   std::int64_t alive_ = 0;
 };

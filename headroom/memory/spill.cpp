@@ -141,8 +141,8 @@ bool Spill::Shared::frees_for(const Refusal& refusal) {
   }
   if (frees && refusal.times == 1) ++use_.rescued;
   if (!frees && refusal.times > 1) --use_.rescued;
-  use_.needed = std::max(use_.needed, Bytes{allocated_on(refusal.device)} + books_->use.waiting +
-                                          refusal.requested);
+  use_.needed = std::max(
+      use_.needed, Bytes{allocated_on(refusal.device)} + books_->use.waiting + refusal.requested);
   use_.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return frees;
 }
@@ -154,8 +154,7 @@ bool Spill::Shared::move_some(const Refusal& refusal) {
   std::vector<Movable> saved = saved_->movable(refusal.device);
   movable.insert(movable.end(), std::make_move_iterator(saved.begin()),
                  std::make_move_iterator(saved.end()));
-  const auto chosen = victims({.segments = memory.snapshot(index),
-                               .free = free_on(refusal.device)},
+  const auto chosen = victims({.segments = memory.snapshot(index), .free = free_on(refusal.device)},
                               movable, {.size = refusal.requested, .stream = refusal.stream});
   // A refusal for no reason that we can see, of this process at least: ask once more.
   if (chosen && chosen->empty() && refusal.times == 1) return true;
@@ -235,7 +234,8 @@ std::string Spill::Shared::why_not(const Refusal&) {
   const std::string waiting = to_string(books_->use.waiting);
   if (!problem_.empty()) return "headroom: nothing more could move to the host: " + problem_;
   if (books_->use.stayed > 0)
-    return "headroom: " + waiting + " of this program wait on the host, which has no room for more (" +
+    return "headroom: " + waiting +
+           " of this program wait on the host, which has no room for more (" +
            to_string(*books_->budget) + " are allowed)";
   return "headroom: " + waiting +
          " of this program wait on the host, and nothing that is left on the card may leave now";
@@ -249,11 +249,10 @@ Spill::Spill(const SpillOptions& options)
 Spill::~Spill() = default;
 
 libtorch::SavedTensorScope Spill::scope() {
-  return libtorch::SavedTensorScope(
-      [shared = shared_](const at::Tensor& tensor) {
-        libtorch::Unpack unpack = shared->pack(tensor);
-        return unpack ? unpack : hand_on(tensor);
-      });
+  return libtorch::SavedTensorScope([shared = shared_](const at::Tensor& tensor) {
+    libtorch::Unpack unpack = shared->pack(tensor);
+    return unpack ? unpack : hand_on(tensor);
+  });
 }
 
 libtorch::Unpack Spill::pack(const at::Tensor& tensor) {

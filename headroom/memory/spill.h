@@ -21,9 +21,9 @@
 //   - tensors that set_idle() names, until an operator uses one. Each of them is watched by a
 //     dispatch key of its own, so code that takes the address of such memory without an operator has
 //     to call want() first.
-// What the backward pass needs last goes first. A storage that had to leave in one step leaves early
-// in the next, beside the computation, so that a loop of equal steps meets no refusal from its third
-// step on.
+// What the backward pass needs last goes first. A storage that had to leave in one step leaves
+// early in the next, beside the computation, so that a loop of equal steps meets no refusal from
+// its third step on.
 //
 // If nothing is left to move, or the host has no room, the program gets the card's own
 // out-of-memory error, with one line more. Until then no request of any thread fails.
@@ -53,20 +53,20 @@ class RescueScope;
 struct SpillOptions {
   // Host memory for what waits; std::nullopt: half of what the host has available now.
   std::optional<Bytes> host_memory = {};
-  int sharers = 1;  // processes that have the host memory together
+  int sharers = 1;          // processes that have the host memory together
   Bytes smallest{4 << 10};  // smaller storages stay
   bool starts_cuda = true;  // false: rescue_on_cuda() is called later, when CUDA has started
 };
 
 struct SpillUse {
-  std::int64_t saved = 0;     // storages that autograd saved on cards
-  std::int64_t refused = 0;   // requests that a card refused
-  std::int64_t rescued = 0;   // of them, those that were served in the end
-  Bytes moved;                // to the host
-  Bytes waiting;              // there now
-  Bytes peak_waiting;         // there at once, at most
-  Bytes needed;               // of the fullest card, with what waited, at most
-  double seconds = 0;         // that requests waited for moves
+  std::int64_t saved = 0;    // storages that autograd saved on cards
+  std::int64_t refused = 0;  // requests that a card refused
+  std::int64_t rescued = 0;  // of them, those that were served in the end
+  Bytes moved;               // to the host
+  Bytes waiting;             // there now
+  Bytes peak_waiting;        // there at once, at most
+  Bytes needed;              // of the fullest card, with what waited, at most
+  double seconds = 0;        // that requests waited for moves
 };
 // "3 requests were refused and served: at most 1.2 GiB waited on the host, ..."; "nothing was
 // refused".

@@ -20,7 +20,7 @@ struct Rounded {
   explicit Rounded(const CardNow& card, Bytes size)
       : block(std::max<std::int64_t>(512, (size.count + 511) / 512 * 512)),
         is_large(block > kMiB),
-        segment(!is_large            ? 2 * kMiB
+        segment(!is_large           ? 2 * kMiB
                 : block < 10 * kMiB ? card.large_segment.count
                                     : (block + 2 * kMiB - 1) / (2 * kMiB) * (2 * kMiB)) {}
   std::int64_t block;
@@ -72,12 +72,14 @@ class Choice {
     });
     prices_.resize(movable_.size());
     for (std::size_t rank = 0; rank < order.size(); ++rank)
-      prices_[order[rank]] = static_cast<double>(movable_[order[rank]].size.count) *
-                             (1 + 0.25 * static_cast<double>(rank) / static_cast<double>(order.size()));
+      prices_[order[rank]] =
+          static_cast<double>(movable_[order[rank]].size.count) *
+          (1 + 0.25 * static_cast<double>(rank) / static_cast<double>(order.size()));
   }
 
   [[nodiscard]] Place place(const BlockInfo& block) const {
-    if (block.state == BlockInfo::State::free) return {.size = block.size.count, .price = 0, .item = {}};
+    if (block.state == BlockInfo::State::free)
+      return {.size = block.size.count, .price = 0, .item = {}};
     const auto found = by_address_.find(block.address);
     if (block.state != BlockInfo::State::allocated || found == by_address_.end())
       return {.size = block.size.count, .price = kNever, .item = {}};
@@ -136,7 +138,8 @@ class Choice {
   // Parts that go back to the driver until it has enough for a new segment.
   void new_segment() {
     std::sort(parts_.begin(), parts_.end(), [](const Part& one, const Part& other) {
-      return one.price * static_cast<double>(other.size) < other.price * static_cast<double>(one.size);
+      return one.price * static_cast<double>(other.size) <
+             other.price * static_cast<double>(one.size);
     });
     std::int64_t free = card_.free.count;
     double price = 0;

@@ -17,8 +17,8 @@ namespace headroom::memory {
 
 struct CardNow {
   std::vector<allocator::SegmentInfo> segments;
-  Bytes free;                           // of the driver, that this process may have
-  Bytes large_segment{20 << 20};        // of requests between 1 and 10 MiB
+  Bytes free;                     // of the driver, that this process may have
+  Bytes large_segment{20 << 20};  // of requests between 1 and 10 MiB
 };
 
 struct WantedBlock {

@@ -25,20 +25,27 @@ std::vector<std::string> spill_environment(const SpillOrders& orders) {
           "PYTHONPATH=" + site + (before.empty() ? "" : ":" + before)};
 }
 
-std::vector<std::string> spill_sentences(const fs::path& folder) {
+std::vector<SpilledProcess> spilled_processes(const fs::path& folder) {
   std::vector<fs::path> files;
   for (const auto& entry : fs::directory_iterator(folder))
     if (entry.path().extension() == ".json") files.push_back(entry.path());
   std::sort(files.begin(), files.end());
-  std::vector<std::string> sentences;
+  std::vector<SpilledProcess> processes;
   for (const fs::path& file : files) {
-    const Json process = parse_json(read_file(file).value_or(""), file.string());
-    const std::string rank = process.at("rank").is_null()
-                                 ? ""
-                                 : "rank " + std::to_string(process.at("rank").get<int>()) + ": ";
-    sentences.push_back(rank + process.at("text").get<std::string>());
+    const Json one = parse_json(read_file(file).value_or(""), file.string());
+    const auto bytes = [&](const char* key) { return Bytes{one.at(key).get<std::int64_t>()}; };
+    processes.push_back(
+        {.rank = one.at("rank").is_null() ? std::optional<int>() : one.at("rank").get<int>(),
+         .refused = one.at("refused").get<std::int64_t>(),
+         .rescued = one.at("rescued").get<std::int64_t>(),
+         .moved = bytes("moved_bytes"),
+         .peak_waiting = bytes("peak_waiting_bytes"),
+         .needed = bytes("needed_bytes"),
+         .peak_reserved = bytes("peak_reserved_bytes"),
+         .seconds = one.at("seconds").get<double>(),
+         .sentence = one.at("text").get<std::string>()});
   }
-  return sentences;
+  return processes;
 }
 
 }  // namespace headroom::rehearse

@@ -8,8 +8,8 @@
 #include <thread>
 
 #include "headroom/base/error.h"
-#include "headroom/libtorch/on.h"
 #include "headroom/libtorch/modules.h"
+#include "headroom/libtorch/on.h"
 #include "headroom/memory/idle_tensors.h"
 #include "headroom/sim/injection.h"
 #include "headroom/sim/simulate.h"
@@ -28,9 +28,8 @@ struct BlockImpl : torch::nn::Module {
         down(register_module("down", torch::nn::Linear(4 * width, width))) {}
   Tensor forward(const Tensor& x) {
     const auto parts = qkv(norm(x)).chunk(3, -1);
-    const Tensor weights =
-        torch::dropout(torch::softmax(torch::matmul(parts[0], parts[1].transpose(-1, -2)) / 8, -1),
-                       0.1, true);
+    const Tensor weights = torch::dropout(
+        torch::softmax(torch::matmul(parts[0], parts[1].transpose(-1, -2)) / 8, -1), 0.1, true);
     const Tensor y = x + out(torch::matmul(weights, parts[2]));
     return y + torch::dropout(down(torch::gelu(up(y))), 0.1, true);
   }
@@ -144,8 +143,7 @@ TEST_F(Spilled, EndsEqualToTheBitWithAPartOfTheMemory) {
     EXPECT_EQ(run.use.rescued, run.use.refused);
     EXPECT_EQ(run.refused.back(), run.refused[1]) << "from the third step on nothing is refused";
     const double missing = static_cast<double>(whole().reserved) * (100 - percent) / 100;
-    EXPECT_LE(static_cast<double>(run.moved.back() - run.moved[1]) / (kSteps - 2),
-              1.15 * missing);
+    EXPECT_LE(static_cast<double>(run.moved.back() - run.moved[1]) / (kSteps - 2), 1.15 * missing);
   }
 }
 

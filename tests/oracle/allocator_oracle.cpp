@@ -140,6 +140,7 @@ int run(int argc, char** argv) {
   fuzz_command->add_flag("--minimise", fuzzing.minimise);
   fuzz_command->add_flag("--verbose", fuzzing.verbose);
   fuzz_command->add_flag("--keep-going", fuzzing.keep_going, "Past a stream that differs");
+  fuzz_command->add_flag("--asking", fuzzing.asking, "The real one asks before it refuses");
   CLI::App* replay_command = app.add_subcommand("replay", "A file to PyTorch's allocator");
   add_file_options(*replay_command, file);
   replay_command->add_flag("--json", file.json, "One line");

@@ -17,6 +17,7 @@ struct FuzzOptions {
   bool minimise = false;    // cut the stream that differs down before printing it
   bool verbose = false;     // a line for each stream
   bool keep_going = false;  // past a stream that differs
+  bool asking = false;      // the real allocator asks before it refuses
 };
 
 // So much of a run may be left out; more would say that the streams are not the right ones. It

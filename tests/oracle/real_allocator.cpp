@@ -10,6 +10,7 @@
 #include <stdexcept>
 
 #include "headroom/base/error.h"
+#include "headroom/cuda/loaded/asking_allocator.h"
 #include "tests/oracle/fake_cuda/fake_cuda.h"
 
 // libtorch_cuda calls it while it loads, and no header of c10 declares it: without it, a free after
@@ -118,6 +119,9 @@ RealAllocator::RealAllocator(const Setup& setup, std::vector<std::string> settin
   // The default since 2.14 asks NVML about NVLink.
   real::CUDAAllocatorConfig::set_expandable_segments_handle_type(
       real::Expandable_Segments_Handle_Type::POSIX_FD);
+  if (setup.asks)
+    cuda::ask_before_refusing(
+        [](int, Bytes, std::uint32_t, int, c10::Error&) { return false; });
   real::init(1);
   if (setup.fraction) real::setMemoryFraction(*setup.fraction, kDevice);
 }

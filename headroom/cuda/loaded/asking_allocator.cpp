@@ -20,22 +20,40 @@ using c10::MempoolId_t;
 
 std::atomic<CudaFunctions::Ask> asked{nullptr};
 
+struct Nothing {
+  template <typename Value>
+  operator Value() const {  // NOLINT(google-explicit-constructor)
+    return Value();
+  }
+};
+// What `call` returns. A version of PyTorch without the function that it calls has no caller
+// either.
+template <typename Own, typename Call>
+auto if_it_has(Own& own, const Call& call) {
+  if constexpr (std::is_invocable_v<Call, Own&>)
+    return call(own);
+  else
+    return Nothing{};
+}
+
 // Each function hands on to the allocator that was there, but for the three that make requests.
 class AskingAllocator final : public real::CUDAAllocator {
  public:
   explicit AskingAllocator(real::CUDAAllocator& own) : own_(own) {}
 
   c10::DataPtr allocate(std::size_t bytes) override {
-    return until_refused(bytes, [&] { return c10::cuda::getCurrentCUDAStream().stream(); },
-                         [&] { return own_.allocate(bytes); });
+    return until_refused(
+        bytes, [&] { return c10::cuda::getCurrentCUDAStream().stream(); },
+        [&] { return own_.allocate(bytes); });
   }
   void* raw_alloc(std::size_t bytes) override {
-    return until_refused(bytes, [&] { return c10::cuda::getCurrentCUDAStream().stream(); },
-                         [&] { return own_.raw_alloc(bytes); });
+    return until_refused(
+        bytes, [&] { return c10::cuda::getCurrentCUDAStream().stream(); },
+        [&] { return own_.raw_alloc(bytes); });
   }
   void* raw_alloc_with_stream(std::size_t bytes, cudaStream_t stream) override {
-    return until_refused(bytes, [&] { return stream; },
-                         [&] { return own_.raw_alloc_with_stream(bytes, stream); });
+    return until_refused(
+        bytes, [&] { return stream; }, [&] { return own_.raw_alloc_with_stream(bytes, stream); });
   }
 
   // ---- Handed on ----
@@ -147,6 +165,52 @@ class AskingAllocator final : public real::CUDAAllocator {
     return own_.setCheckpointPoolState(device, std::move(state));
   }
   std::string name() override { return own_.name(); }
+
+  // ---- Handed on, where this version of PyTorch has it ----
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wsuggest-override"
+#ifdef __clang__
+#pragma clang diagnostic ignored "-Winconsistent-missing-override"
+#endif
+  virtual void markCaptureBegin(DeviceIndex device) {
+    if_it_has(own_, [&](auto& own) -> decltype(own.markCaptureBegin(device)) {
+      own.markCaptureBegin(device);
+    });
+  }
+  virtual void markCaptureEnd(DeviceIndex device) {
+    if_it_has(own_, [&](auto& own) -> decltype(own.markCaptureEnd(device)) {
+      own.markCaptureEnd(device);
+    });
+  }
+  virtual std::shared_ptr<c10::GatheredContext> getContextForPointer(const void* pointer) {
+    return if_it_has(own_, [&](auto& own) -> decltype(own.getContextForPointer(pointer)) {
+      return own.getContextForPointer(pointer);
+    });
+  }
+  virtual bool supportsUserMetadata() {
+    return if_it_has(own_, [](auto& own) -> decltype(own.supportsUserMetadata()) {
+      return own.supportsUserMetadata();
+    });
+  }
+  virtual void annotateMemory(const void* pointer, const std::string& text) {
+    if_it_has(own_, [&](auto& own) -> decltype(own.annotateMemory(pointer, text)) {
+      own.annotateMemory(pointer, text);
+    });
+  }
+  using RejectionObserver =
+      std::function<void(std::int64_t, std::size_t, std::size_t, std::size_t)>;
+  virtual void attachOomRejectionObserver(RejectionObserver observer) {
+    if_it_has(own_, [&](auto& own) -> decltype(own.attachOomRejectionObserver(observer)) {
+      own.attachOomRejectionObserver(observer);
+    });
+  }
+  virtual c10::DataPtr allocateWithAddress(std::size_t bytes, void* address) {
+    return if_it_has(own_, [&](auto& own) -> decltype(own.allocateWithAddress(bytes, address)) {
+      return own.allocateWithAddress(bytes, address);
+    });
+  }
+#pragma GCC diagnostic pop
 
  private:
   template <typename Stream, typename Request>

@@ -1,5 +1,5 @@
-// Which storages leave a card early, beside the computation, so that a step like the last ones meets
-// no refusal: as many bytes as are missing, and a little more.
+// Which storages leave a card early, beside the computation, so that a step like the last ones
+// meets no refusal: as many bytes as are missing, and a little more.
 //
 // A step is a list of places: storages in the order in which autograd saves them, with their sizes.
 // A batch of another shape has other places, and what was learned for one does not move the other.

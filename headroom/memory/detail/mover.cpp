@@ -20,8 +20,9 @@ HostCopy Mover::out(const c10::Storage& from, const c10::Stream& writer, HostPoo
   const auto size = static_cast<std::int64_t>(from.nbytes());
   HostCopy copy;
   const bool is_real = copies(device);
-  copy.buffer = is_real ? pool_->take(size, pinned_ ? lock : HostPool::Lock::never)
-                        : HostPool::Buffer::of(at::empty({size}, at::device(at::kMeta).dtype(at::kByte)));
+  copy.buffer =
+      is_real ? pool_->take(size, pinned_ ? lock : HostPool::Lock::never)
+              : HostPool::Buffer::of(at::empty({size}, at::device(at::kMeta).dtype(at::kByte)));
   const c10::Stream& out = lanes(device).out;
   const c10::Stream now = libtorch::current_stream(device);
   libtorch::order(now, out);
@@ -37,8 +38,7 @@ HostCopy Mover::out(const c10::Storage& from, const c10::Stream& writer, HostPoo
   return copy;
 }
 
-std::pair<c10::Storage, std::shared_ptr<c10::Event>> Mover::in(HostCopy& from,
-                                                               c10::Device device) {
+std::pair<c10::Storage, std::shared_ptr<c10::Event>> Mover::in(HostCopy& from, c10::Device device) {
   const OwnWork own;
   const c10::DeviceGuard on_its(device);
   const at::Tensor made =

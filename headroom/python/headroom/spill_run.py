@@ -31,8 +31,11 @@ def start() -> None:
 def _write(folder: str, spill: Any, pid: int) -> None:
     if os.getpid() != pid or not spill.was_used:  # a forked child, or a process that used no card
         return
+    import torch
+
     rank = os.environ.get("RANK")
-    report = {"rank": int(rank) if rank else None, "text": str(spill), **spill.figures()}
+    peak = max((torch.cuda.max_memory_reserved(one) for one in range(torch.cuda.device_count())), default=0)
+    report = {"rank": int(rank) if rank else None, "peak_reserved_bytes": peak, **spill.figures()}
     try:
         with open(os.path.join(folder, f"{rank or 0:0>6}.{pid}.json"), "w", encoding="utf-8") as file:
             json.dump(report, file)

@@ -105,6 +105,20 @@ supervise::Orders orders_from(const RunOptions& options) {
   return orders;
 }
 
+Json document(const std::vector<rehearse::SpilledProcess>& spilled) {
+  Json all = Json::array();
+  for (const rehearse::SpilledProcess& one : spilled)
+    all.push_back({{"rank", one.rank ? Json(*one.rank) : Json()},
+                   {"refused", one.refused},
+                   {"rescued", one.rescued},
+                   {"moved_bytes", one.moved.count},
+                   {"peak_waiting_bytes", one.peak_waiting.count},
+                   {"needed_bytes", one.needed.count},
+                   {"peak_reserved_bytes", one.peak_reserved.count},
+                   {"seconds", one.seconds}});
+  return all;
+}
+
 Json document(const supervise::Report& report, ExitCode code) {
   Json tries = Json::array();
   for (const supervise::Try& one : report.tries)
@@ -209,14 +223,20 @@ ExitCode run_here(const RunOptions& options, supervise::Orders orders) {
   listener.starting = [&] { line.clear(); };
   const supervise::Report report = supervise::supervise(orders, listener);
   line.clear();
-  if (spilled)
-    for (const std::string& sentence : rehearse::spill_sentences(spilled->path())) say(sentence);
+  std::vector<rehearse::SpilledProcess> processes;
+  if (spilled) processes = rehearse::spilled_processes(spilled->path());
+  for (const rehearse::SpilledProcess& one : processes)
+    say((one.rank ? "rank " + std::to_string(*one.rank) + ": " : "") + one.sentence);
   const ExitCode code = exit_code_of(report);
   const bool show_report = report.forensics && code != kOk;
   if (show_report) print_error(describe(*report.forensics));
   const bool is_in_report = show_report && !report.forensics->why_no_change.empty();
   if (!report.sentence.empty() && !is_in_report) say(report.sentence);
-  if (options.json) print(to_line(document(report, code)) + "\n");
+  if (options.json) {
+    Json json = document(report, code);
+    if (options.spill) json["spill"] = document(processes);
+    print(to_line(json) + "\n");
+  }
   return code;
 }
 
@@ -266,11 +286,13 @@ void add_run(Registry& registry) {
       "when it last worked, else all of a card that is at least half usable)");
   command->add_flag("--rehearse", options->rehearse,
                     "Rehearse the command first (headroom rehearse), and reserve what it needed");
-  command->add_flag("--spill", options->spill,
-                    "Memory that bends: a request that a card refuses moves what the command's Python "
-                    "needs later to the host, and is made again. The results stay the same to the bit");
-  command->add_option("--host-memory", options->host_memory,
-                      "With --spill: how much may wait on the host (default: half of what is free)");
+  command->add_flag(
+      "--spill", options->spill,
+      "Memory that bends: a request that a card refuses moves what the command's Python "
+      "needs later to the host, and is made again. The results stay the same to the bit");
+  command->add_option(
+      "--host-memory", options->host_memory,
+      "With --spill: how much may wait on the host (default: half of what is free)");
   command->add_option("--count", options->count,
                       "Number of cards (default: 1; inside another run, all of its cards)");
   command
