@@ -55,7 +55,9 @@ class Idle final : public libtorch::Sleeper {
 
   // Call these with the books' lock held.
   [[nodiscard]] bool may_leave() const {
-    return !is_away() && !is_awake_ && storage_.use_count() == 1;
+    if (is_away() || is_awake_) return false;
+    const auto storage = storage_.lock();
+    return storage && holders(c10::Storage(storage)) == 3;  // the tensor, and two here
   }
   bool leave(HostPool::Lock lock) {
     if (!may_leave() || !state_->books->has_room(size_)) return false;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "headroom/memory/saved_storage.h"
+
 namespace headroom::memory {
 
 WaitingBooks::Lock::Lock(WaitingBooks& books) : books_(books) {
@@ -31,7 +33,7 @@ void WaitingBooks::left(Bytes size) {
 
 void WaitingBooks::bury(c10::Storage& storage) {
   if (storage.unsafeGetStorageImpl() == nullptr) return;
-  if (storage.use_count() == 1) storage.unsafeGetStorageImpl()->release_resources();
+  if (holders(storage) == 1) storage.unsafeGetStorageImpl()->release_resources();
   buried_.push_back(std::exchange(storage, c10::Storage()));
 }
 

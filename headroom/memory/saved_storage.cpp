@@ -1,7 +1,7 @@
 #include "headroom/memory/saved_storage.h"
 
 #include <ATen/ATen.h>
-#include <torch/csrc/autograd/anomaly_mode.h>
+#include <ATen/SavedTensorHooks.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/saved_variable.h>
 #include <torch/csrc/autograd/variable.h>
@@ -53,33 +53,37 @@ Tensor as_bytes(const c10::Storage& storage) {
 // Without making a node for what has none yet, such as a leaf.
 Origin origin_of(const Tensor& tensor) {
   const auto* const meta = torch::autograd::impl::get_autograd_meta(tensor);
-  if (meta == nullptr || !meta->grad_fn_) return [] { return std::string(); };
-  return [node = libtorch::WeakNodePointer(meta->grad_fn_), output = meta->output_nr_] {
-    const libtorch::NodePointer made = node.lock();
-    if (!made) return std::string();
-    return ", which is output " + std::to_string(output) + " of " + made->name() + ",";
+  if (meta == nullptr || !meta->grad_fn_) return [](const Tensor&) {};
+  return [node = libtorch::WeakNodePointer(meta->grad_fn_),
+          output = meta->output_nr_](const Tensor& copy) {
+    if (const libtorch::NodePointer made = node.lock())
+      torch::autograd::impl::set_gradient_edge(copy, {made, output});
   };
 }
 
+// A saved variable without hooks notices the change, and its text is that of this LibTorch.
 void Content::check(const Tensor& tensor, const Origin& origin) const {
   const std::uint32_t now = counter_.current_version();
-  TORCH_CHECK(
-      now == version_,
-      "one of the variables needed for gradient computation has been modified by an inplace "
-      "operation: [",
-      tensor.toString(), " ", tensor.sizes(), "]", origin(), " is at version ", now,
-      "; expected version ", version_, " instead.",
-      torch::autograd::AnomalyMode::is_enabled()
-          ? " Hint: the backtrace further above shows the operation that failed to compute "
-            "its gradient. The variable in question was changed in there or anywhere later. "
-            "Good luck!"
-          : " Hint: enable anomaly detection to find the operation that failed to compute "
-            "its gradient, with torch.autograd.set_detect_anomaly(True).");
+  if (now == version_) return;
+  const libtorch::OuterScope no_scope(nullptr);
+  const bool no_hooks = at::SavedTensorDefaultHooks::set_tracing(true);
+  torch::autograd::impl::set_version_counter(tensor, c10::VariableVersion(version_));
+  origin(tensor);
+  const torch::autograd::SavedVariable saved(tensor, /*is_output=*/false);
+  at::SavedTensorDefaultHooks::set_tracing(no_hooks);
+  for (std::uint32_t version = version_; version < now; ++version)
+    torch::autograd::impl::bump_version(tensor);
+  (void)saved.unpack();
 }
 
 libtorch::Unpack hand_on(const Tensor& tensor) {
   const auto kept = std::make_shared<torch::autograd::SavedVariable>(tensor, /*is_output=*/false);
   return [kept] { return kept->unpack(); };
+}
+
+std::size_t holders(const c10::Storage& storage) {
+  const c10::impl::PyObjectSlot* const python = storage.unsafeGetStorageImpl()->pyobj_slot();
+  return storage.use_count() - (python->has_unique_reference() ? 1 : 0);
 }
 
 const c10::StorageImpl* storage_of(const Tensor& tensor) {

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <functional>
 #include <set>
-#include <string>
 #include <vector>
 
 #include "headroom/libtorch/saved_tensors.h"
@@ -33,9 +32,9 @@ class Geometry {
 // The whole storage as one row of bytes.
 [[nodiscard]] at::Tensor as_bytes(const c10::Storage& storage);
 
-// Which operator made a tensor, for autograd's error about one that was changed in place: ", which
-// is output 0 of ReluBackward0,", or "" if the graph is gone.
-using Origin = std::function<std::string()>;
+// Which operator made a tensor, for autograd's error about one that was changed in place: gives its
+// copy that place in the graph, if there still is one.
+using Origin = std::function<void(const at::Tensor& copy)>;
 [[nodiscard]] Origin origin_of(const at::Tensor& tensor);
 
 // A storage and its content at one time.
@@ -62,6 +61,10 @@ class Content {
 // Keeps the tensor as the scope outside does. Without one it stays, and autograd's error says if it
 // was changed in place.
 [[nodiscard]] libtorch::Unpack hand_on(const at::Tensor& tensor);
+
+// How many hold the storage, this one included. Python's object for it does not count if no Python
+// code refers to it any more: it stays as long as the storage.
+[[nodiscard]] std::size_t holders(const c10::Storage& storage);
 
 [[nodiscard]] const c10::StorageImpl* storage_of(const at::Tensor& tensor);
 [[nodiscard]] std::set<const c10::StorageImpl*> storages_of(const std::vector<at::Tensor>& tensors);

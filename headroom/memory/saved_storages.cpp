@@ -193,7 +193,7 @@ std::vector<Movable> SavedStorages::movable(c10::Device device) {
   const WaitingBooks::Lock lock(*books_);
   for (const auto& weak : in_order_) {
     const std::shared_ptr<Saved> one = weak.lock();
-    if (!one || one->device != device || !one->is_on_device() || one->on_device.use_count() != 1)
+    if (!one || one->device != device || !one->is_on_device() || holders(one->on_device) != 1)
       continue;
     all.push_back({.address = memory_of(device).address_of(one->on_device),
                    .size = Bytes{one->size},
@@ -207,7 +207,7 @@ std::vector<Movable> SavedStorages::movable(c10::Device device) {
 // The request that was refused may get its memory: the computation waits until it has left.
 bool SavedStorages::leave(Saved& one) {
   const WaitingBooks::Lock lock(*books_);
-  if (!one.is_on_device() || one.on_device.use_count() != 1) return false;
+  if (!one.is_on_device() || holders(one.on_device) != 1) return false;
   const bool is_leaving = one.on_host.left && !one.back;
   if (!is_leaving && !books_->has_room(Bytes{one.size})) return false;
   if (one.back) {

@@ -30,7 +30,7 @@ std::vector<std::string> operators_of_allocations(const trace::Recorder& recorde
 
 // ---- One suite for every kind of device ----
 
-class HistoryOf : public testing::TestWithParam<const char*> {
+class HistoryOf : public ::testing::TestWithParam<const char*> {
  protected:
   HistoryOf() {
     if (std::string_view(GetParam()) == "sim")
@@ -44,7 +44,7 @@ class HistoryOf : public testing::TestWithParam<const char*> {
   std::optional<sim::Simulation> box_;
   std::optional<CountCpuMemory> counting_;
 };
-INSTANTIATE_TEST_SUITE_P(Devices, HistoryOf, testing::Values("sim", "cpu"));
+INSTANTIATE_TEST_SUITE_P(Devices, HistoryOf, ::testing::Values("sim", "cpu"));
 
 TEST_P(HistoryOf, NamesTheOperatorThatAllocated) {
   const Tensor one = torch::ones({64, 64}, device());

@@ -61,8 +61,9 @@ TEST_F(Pool, LocksNoPagesWhereItMustNot) {
 TEST_F(Pool, SaysWhatTheNextUserWaitsFor) {
   const auto event = std::make_shared<c10::Event>(c10::DeviceType::PrivateUse1);
   event->record(c10::impl::VirtualGuardImpl(c10::DeviceType::PrivateUse1).getStream(box.device(0)));
+  constexpr std::int64_t kWhole = std::int64_t{1} << 20;  // so that no gap beside it is joined
   {
-    HostPool::Buffer buffer = pool->take(3000, Lock::new_pages);
+    HostPool::Buffer buffer = pool->take(kWhole, Lock::new_pages);
     buffer.used_until(event);
   }
   EXPECT_EQ(pool->take(1000, Lock::new_pages).used_before(), event);

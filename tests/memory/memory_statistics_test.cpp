@@ -94,10 +94,10 @@ TEST(LogMemory, GivesTheLineToTheSinkAndPrintsNothing) {
   const sim::Simulation box = sim::simulate("1x1GiB");
   const Tensor kept = floats(64, box.device(0));
   std::string seen;
-  testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStdout();
   const std::string line = log_gpu_memory_stats("after epoch 3", box.device(0),
                                                 [&](std::string_view text) { seen = text; });
-  EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
+  EXPECT_EQ(::testing::internal::GetCapturedStdout(), "");
   EXPECT_EQ(line, "after epoch 3: sim:0 allocated 64.0 MiB, reserved 64.0 MiB, peak 64.0 MiB");
   EXPECT_EQ(seen, line);
 }
@@ -118,7 +118,7 @@ TEST(MemorySummary, SetsFiguresUnderTheirHeads) {
   const Tensor kept = floats(64, box.device(0));
   floats(32, box.device(0));
   EXPECT_THAT(memory_summary(box.device(0)),
-              testing::StartsWith(
+              ::testing::StartsWith(
                   "Memory of sim:0: 928.0 MiB free of 1.00 GiB\n"
                   "                              now      peak  taken in all  given back\n"
                   "allocated                64.0 MiB  96.0 MiB      96.0 MiB    32.0 MiB\n"));

@@ -118,12 +118,11 @@ class Round {
 
  private:
   std::unique_ptr<Duel> start(std::uint64_t index) {
-    return std::make_unique<Duel>(
-        [this, index] {
-          Stream stream = make_stream(options_.seed, index, options_.class_name);
-          stream.setup.asks = options_.asking;
-          return stream;
-        });
+    return std::make_unique<Duel>([this, index] {
+      Stream stream = make_stream(options_.seed, index, options_.class_name);
+      stream.setup.asks = options_.asking;
+      return stream;
+    });
   }
 
   bool take(std::uint64_t index, const Outcome& outcome) {

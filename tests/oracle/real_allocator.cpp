@@ -120,8 +120,7 @@ RealAllocator::RealAllocator(const Setup& setup, std::vector<std::string> settin
   real::CUDAAllocatorConfig::set_expandable_segments_handle_type(
       real::Expandable_Segments_Handle_Type::POSIX_FD);
   if (setup.asks)
-    cuda::ask_before_refusing(
-        [](int, Bytes, std::uint32_t, int, c10::Error&) { return false; });
+    cuda::ask_before_refusing([](int, Bytes, std::uint32_t, int, c10::Error&) { return false; });
   real::init(1);
   if (setup.fraction) real::setMemoryFraction(*setup.fraction, kDevice);
 }
