@@ -221,6 +221,31 @@ class Beside(unittest.TestCase):
         self.squeeze()
         self.assertTrue(torch.equal(teacher(x).cpu(), target))
 
+    def test_a_captured_graph_keeps_its_addresses(self):
+        net = nn.Linear(256, 256).to("sim:0")
+        optimizer = torch.optim.AdamW(net.parameters())
+
+        def step():
+            net(torch.rand(4, 256, device="sim:0")).exp().sum().backward()
+            optimizer.step()
+        step()
+        self.squeeze()
+        capture = self.spill._before_capture(lambda graph: graph)
+        self.assertEqual(capture("graph"), "graph")
+        self.assertEqual(self.spill.waiting_bytes, 0)
+        saved = self.spill.figures()["saved"]
+        step()
+        self.assertEqual(self.spill.figures()["saved"], saved)
+        self.spill._after_capture(lambda: None)()
+        states = [one for state in optimizer.state.values() for one in state.values()]
+        step()
+        self.assertGreater(self.spill.figures()["saved"], saved)
+        before = self.spill.moved_bytes
+        with self.assertRaises(AssertionError):  # nothing waits
+            self.squeeze()
+        self.assertEqual(self.spill.moved_bytes, before)
+        self.assertTrue(all(one.is_cpu or one.untyped_storage().nbytes() for one in states))
+
     def test_threads_have_the_hooks(self):
         saved = []
 

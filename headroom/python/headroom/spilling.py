@@ -25,6 +25,7 @@ from headroom.sizes import Bytes, Size
 _backend.check_torch()
 _hooks = torch._C._autograd
 
+SMALLEST_NET = 1 << 20  # bytes; smaller ones, such as a metric, do not make a second net
 NEEDED_LATER = 0.5  # than all that a graph saved, and sooner than an optimizer's states
 
 _living: Optional[Spill] = None
@@ -65,7 +66,7 @@ class Nets:
                 return apply(module, *args, **options)
             finally:
                 self._depth -= 1
-                if self._depth == 0:
+                if self._depth == 0 and sum(one.nbytes for one in module.parameters()) >= SMALLEST_NET:
                     self._all.add(module)
         return noted
 
@@ -94,6 +95,10 @@ class Spill:
         self._patches.wrap(torch.autograd.graph, "disable_saved_tensors_hooks", self._stepping_aside)
         self._patches.wrap(threading.Thread, "run", self._in_threads)
         self._patches.wrap(torch.optim.Optimizer, "state_dict", self._wanting_states)
+        self._patches.wrap(torch.cuda.CUDAGraph, "capture_begin", self._before_capture)
+        self._patches.wrap(torch.cuda.CUDAGraph, "capture_end", self._after_capture)
+        self._optimizers: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
+        self._captures = self._has_captured = False
         self._nets = Nets()
         self._patches.wrap(torch.nn.Module, "_apply", self._nets.noting)
         for name in ("data_ptr", "untyped_storage"):  # not operators: they look at the memory itself
@@ -107,7 +112,7 @@ class Spill:
     # ---- Saved tensors ----
 
     def _pack(self, tensor: torch.Tensor) -> Any:
-        return self._engine.pack(tensor) if self._engine is not None else tensor.detach()
+        return tensor.detach() if self._engine is None or self._captures else self._engine.pack(tensor)
 
     @staticmethod
     def _unpack(packed: Any) -> torch.Tensor:
@@ -149,9 +154,13 @@ class Spill:
     # ---- Optimizers' states ----
 
     def _before_step(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        self._optimizers.add(optimizer)
         self._engine.want(states_of(optimizer))
 
     def _after_step(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        if self._has_captured:
+            self._engine.end_step([])
+            return
         self._engine.set_idle(self._nets.idle(), NEEDED_LATER)
         self._engine.end_step(states_of(optimizer))
 
@@ -167,6 +176,23 @@ class Spill:
             self._engine.want(states_of(optimizer))
             return state_dict(optimizer, *args, **options)
         return wanted
+
+    # ---- CUDA graphs ----
+
+    def _before_capture(self, begin: Any) -> Any:
+        """A graph remembers addresses: from its capture on, states and weights stay where they are."""
+        def capture(*args: Any, **options: Any) -> Any:
+            self._captures = self._has_captured = True
+            self._engine.want([one for optimizer in self._optimizers for one in states_of(optimizer)])
+            self._engine.want(self._nets.idle())
+            return begin(*args, **options)
+        return capture
+
+    def _after_capture(self, end: Any) -> Any:
+        def captured(*args: Any, **options: Any) -> Any:
+            self._captures = False
+            return end(*args, **options)
+        return captured
 
     # ---- Figures ----
 
