@@ -45,7 +45,8 @@ class HostPool : public std::enable_shared_from_this<HostPool> {
     ~Buffer();
     [[nodiscard]] bool defined() const { return bytes_.defined(); }
     [[nodiscard]] const at::Tensor& bytes() const { return bytes_; }
-    // Of what used this memory before: work on it must wait for that. Null if nothing did.
+    // The end of the last copy into or out of this memory, which new work on it must wait for.
+    // Null: it may be used at once.
     [[nodiscard]] const std::shared_ptr<c10::Event>& used_before() const { return before_; }
     // The next user of the memory waits for it.
     void used_until(std::shared_ptr<c10::Event> event) { until_ = std::move(event); }

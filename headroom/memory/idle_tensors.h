@@ -1,4 +1,4 @@
-// Tensors that nobody uses for a while, such as an optimizer's states between two steps, or a
+// Tensors that are not used for a while, such as an optimizer's states between two steps, or a
 // frozen model that waits for its turn. Their memory may go to the host; the first operator that
 // uses one gets it back.
 //

@@ -22,8 +22,7 @@
 //     dispatch key of its own, so code that takes the address of such memory without an operator has
 //     to call want() first.
 // What the backward pass needs last goes first. A storage that had to leave in one step leaves
-// early in the next, beside the computation, so that a loop of equal steps meets no refusal from
-// its third step on.
+// early in the next, beside the computation, so that a loop of equal steps soon meets no refusal.
 //
 // If nothing is left to move, or the host has no room, the program gets the card's own
 // out-of-memory error, with one line more. Until then no request of any thread fails.

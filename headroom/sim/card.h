@@ -138,7 +138,7 @@ class Card : public std::enable_shared_from_this<Card> {
 
   // ---- Memory ----
 
-  // Throws c10::OutOfMemoryError with PyTorch's text, if nobody frees memory for it
+  // Throws c10::OutOfMemoryError with PyTorch's text, unless a rescuer frees memory for the request
   // (memory/rescue.h).
   [[nodiscard]] allocator::BlockId allocate(Bytes bytes, allocator::StreamId stream);
   // Throws UsageError for a block that is not allocated, such as one that was freed before.

@@ -26,7 +26,7 @@ struct Setup {
   std::optional<double> fraction;  // set_memory_fraction at the start
   allocator::EventRule events = allocator::EventRule::at_once;
   allocator::AddressPolicy addresses = allocator::AddressPolicy::ascending;
-  bool asks = false;  // the real one through cuda/loaded/asking_allocator.h; nobody has memory
+  bool asks = false;  // the real one asks for memory (cuda/loaded/asking_allocator.h), in vain
 };
 
 class RealAllocator {

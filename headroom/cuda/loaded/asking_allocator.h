@@ -1,13 +1,13 @@
-// PyTorch's caching allocator with one thing more: before a request fails, somebody is asked for
-// memory, and the request is made again. Everything else is the allocator's own.
+// PyTorch's caching allocator, which calls a function before a request fails; if that has freed
+// memory, the request is made again. Everything else is the allocator's own.
 #pragma once
 
 #include "headroom/cuda/cuda_functions.h"
 
 namespace headroom::cuda {
 
-// From now on `ask` is asked; null: nobody. Safe at any time: memory of before and after is the
-// same allocator's.
+// From now on `ask` is called; null: requests fail as they did before. Safe at any time, because
+// all memory is that of the one allocator.
 void ask_before_refusing(CudaFunctions::Ask ask);
 
 }  // namespace headroom::cuda

@@ -29,8 +29,8 @@ inline constexpr c10::DispatchKeySet kModesOfOthers =
                         c10::DispatchKey::Functionalize} |
     c10::autocast_dispatch_keyset | c10::autograd_dispatch_keyset_with_ADInplaceOrView;
 
-// Our own work inside somebody else's operator, backward pass or scope: without a graph, and not
-// seen by Python's modes or function transforms.
+// Copies are made inside an operator or a backward pass of the program. While this lives they make
+// no graph, and Python's modes and function transforms do not see them.
 struct OwnWork {
   c10::impl::ExcludeDispatchKeyGuard modes{kModesOfOthers};
   at::NoGradGuard no_grad;

@@ -20,8 +20,8 @@ struct Packed {
   libtorch::Unpack unpack;
 };
 
-// A subclass's tensor, and a weight, which somebody holds anyway, stay as they are. Only a result
-// must lose its graph, which holds what saved it.
+// A weight stays as it is, because its module holds it anyway, and so does a tensor of a subclass.
+// Only a result must lose its graph, which holds what saved it.
 py::object pack(memory::Spill& spill, const py::handle& object) {
   const at::Tensor& tensor = THPVariable_Unpack(object.ptr());
   if (tensor.is_cpu() || (tensor.is_leaf() && tensor.requires_grad()))
