@@ -164,5 +164,8 @@ struct Recommendation {
 // For a program whose tensor sizes change from step to step. The settings in `user_text` always
 // win.
 [[nodiscard]] Recommendation recommend(std::string_view user_text, std::optional<Bytes> card_total);
+// "PYTORCH_CUDA_ALLOC_CONF=...", what is recommended for a program that Headroom starts. "" if the
+// environment has settings already, or nothing is recommended.
+[[nodiscard]] std::string recommended_variable(std::optional<Bytes> card_total);
 
 }  // namespace headroom::allocator

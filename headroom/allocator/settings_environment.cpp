@@ -2,6 +2,7 @@
 
 #include "headroom/allocator/settings.h"
 #include "headroom/base/error.h"
+#include "headroom/base/file.h"
 
 namespace headroom::allocator {
 namespace {
@@ -99,6 +100,13 @@ std::string merged_environment_value(std::string_view user_text,
     }
   }
   return merged;
+}
+
+std::string recommended_variable(std::optional<Bytes> card_total) {
+  for (const char* name : {kCuda, kCommon, kHip})
+    if (environment(name)) return "";
+  const std::string settings = recommend("", card_total).settings;
+  return settings.empty() ? "" : std::string(kCuda) + "=" + settings;
 }
 
 }  // namespace headroom::allocator

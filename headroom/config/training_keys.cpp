@@ -250,6 +250,12 @@ std::vector<Key> memory_keys() {
        .effect = "Memory of the card that a plan leaves free, if it can: 1GiB, 0.1, 10%. Default: "
                  "512MiB or 5%, whichever is more.",
        .most = 1},
+      {.name = "host_memory",
+       .kind = Kind::share_or_bytes,
+       .effect =
+           "Host memory for what waits there under `spill`: 32GiB, 0.3, 30%. Default: half of "
+           "what is available.",
+       .most = 1},
       count("max_retries", "3", 0, "Tries of one step with other plans, when memory runs out."),
       text("alloc_conf", "", "Settings of the allocator, as in PYTORCH_ALLOC_CONF."),
       flag("clear_memory_on_start", true, "Give cached memory back before the first step."),

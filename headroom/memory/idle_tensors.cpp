@@ -67,7 +67,7 @@ class Idle final : public libtorch::Sleeper {
     copy_ = state_->mover.out(storage, home_, lock);
     copy_.left->block(home_);
     storage.unsafeGetStorageImpl()->set_data_ptr_noswap(c10::DataPtr(nullptr, device_));
-    state_->books->left(size_);
+    state_->books->left(device_, size_);
     return true;
   }
   [[nodiscard]] Movable movable(c10::intrusive_ptr<libtorch::Sleeper> self) {
@@ -96,7 +96,7 @@ class Idle final : public libtorch::Sleeper {
  private:
   [[nodiscard]] bool is_away() const { return copy_.buffer.defined(); }
   void forget_copy() {
-    if (is_away()) state_->books->use.waiting -= size_;
+    if (is_away()) state_->books->came_back(device_, size_);
     copy_ = {};
   }
 

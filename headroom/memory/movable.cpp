@@ -24,11 +24,17 @@ bool WaitingBooks::has_room(Bytes size) {
   return false;
 }
 
-void WaitingBooks::left(Bytes size) {
+void WaitingBooks::left(c10::Device device, Bytes size) {
   use.waiting += size;
+  waiting_of[device.index()] += size;
   use.peak_waiting = std::max(use.peak_waiting, use.waiting);
   use.moved_bytes += size;
   ++use.moved;
+}
+
+void WaitingBooks::came_back(c10::Device device, Bytes size) {
+  use.waiting -= size;
+  waiting_of[device.index()] -= size;
 }
 
 void WaitingBooks::bury(c10::Storage& storage) {

@@ -1,10 +1,12 @@
 // Memory of a device that may wait on the host, and the books of all that does.
 #pragma once
 
+#include <c10/core/Device.h>
 #include <c10/core/Storage.h>
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <vector>
@@ -45,11 +47,13 @@ class WaitingBooks {
 
   std::optional<Bytes> budget;  // of host memory or of a file; std::nullopt: no limit
   WaitingUse use;
-  // Allocated bytes of a card from which on requests may be refused; std::nullopt: none was.
-  std::optional<Bytes> full_at;
+  std::map<c10::DeviceIndex, Bytes> waiting_of;  // each card's part of use.waiting
+  // Allocated bytes of a card from which on requests may be refused; of cards that refused one.
+  std::map<c10::DeviceIndex, Bytes> full_at;
 
   [[nodiscard]] bool has_room(Bytes size);
-  void left(Bytes size);
+  void left(c10::Device device, Bytes size);
+  void came_back(c10::Device device, Bytes size);
   // A storage that nothing needs: its memory is given back now. The object itself ends when the
   // lock is open: Python's side of it may have to wait for the interpreter.
   void bury(c10::Storage& storage);

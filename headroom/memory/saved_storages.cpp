@@ -43,10 +43,10 @@ class SavedStorages::Saved {
         device(tensor.device()),
         size(static_cast<std::int64_t>(tensor.storage().nbytes())),
         order(its.orders_++),
-        place(order - its.pass_began_),
+        place(its.passes_[device.index()].saved++),
         on_device(tensor.storage()),
         home(current_stream(device)) {
-    ++store->alive_;
+    ++store->passes_[device.index()].alive;
   }
   // Its memory on the device may be given out at once, and a copy of it may still run.
   ~Saved() {
@@ -58,7 +58,7 @@ class SavedStorages::Saved {
     }
     const WaitingBooks::Lock lock(*store->books_);
     store->free_host(*this);
-    --store->alive_;
+    --store->passes_[device.index()].alive;
   }
   Saved(const Saved&) = delete;
   Saved& operator=(const Saved&) = delete;
@@ -70,7 +70,7 @@ class SavedStorages::Saved {
   const c10::Device device;
   const std::int64_t size;   // bytes
   const std::int64_t order;  // as they were saved
-  const std::int64_t place;  // in its pass
+  const std::int64_t place;  // in its pass, on its device
   c10::Storage on_device;    // null while it waits
   detail::HostCopy on_host;
   c10::Stream home;  // has the memory on the device, and gets it back
@@ -98,7 +98,7 @@ void SavedStorages::stay(const std::vector<Tensor>& these) {
 
 void SavedStorages::begin_pass() {
   const WaitingBooks::Lock lock(*books_);
-  pass_began_ = orders_;
+  for (auto& [device, pass] : passes_) pass.saved = 0;
 }
 
 WaitingUse SavedStorages::use() const {
@@ -139,8 +139,9 @@ std::shared_ptr<SavedStorages::Saved> SavedStorages::saved(const Tensor& tensor,
     const std::shared_ptr<Saved> same = found->second.lock();
     if (same && same->content.is_of(tensor)) return same;
   }
-  if (alive_ == 0) pass_began_ = orders_;
-  const bool leaves = leaves_now(orders_ - pass_began_, Bytes{size});
+  Pass& pass = passes_[tensor.device().index()];
+  if (pass.alive == 0) pass.saved = 0;
+  const bool leaves = leaves_now(pass.saved, Bytes{size});
   if (leaves && !books_->has_room(Bytes{size})) return nullptr;
   const auto one = std::make_shared<Saved>(*this, tensor);
   if (leaves) move_out(*one, HostPool::Lock::new_pages);
@@ -159,7 +160,7 @@ std::shared_ptr<SavedStorages::Saved> SavedStorages::saved(const Tensor& tensor,
 
 void SavedStorages::move_out(Saved& one, HostPool::Lock lock) {
   one.on_host = mover_->out(one.on_device, one.home, lock);
-  books_->left(Bytes{one.size});
+  books_->left(one.device, Bytes{one.size});
   if (file_) write(one);
 }
 
@@ -291,7 +292,7 @@ bool SavedStorages::try_to_move_in(Saved& one) {
 
 void SavedStorages::free_host(Saved& one) {
   if (!one.on_host.buffer.defined() && !one.in_file) return;
-  books_->use.waiting -= Bytes{one.size};
+  books_->came_back(one.device, Bytes{one.size});
   one.on_host.buffer = {};
   if (one.in_file) file_->forget(*one.in_file);
   one.in_file.reset();

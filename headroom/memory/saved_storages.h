@@ -66,13 +66,13 @@ class SavedStorages : public std::enable_shared_from_this<SavedStorages> {
   // Which tensors stay from now on.
   void stay(const std::vector<at::Tensor>& these);
   // Asked about each new storage, with its size and its place among those that this forward pass
-  // saved; if it does not leave now, it may leave later.
+  // saved on its device; if it does not leave now, it may leave later.
   using LeavesNow = std::function<bool(std::int64_t place, Bytes size)>;
   // Empty: the tensor stays as it is.
   [[nodiscard]] libtorch::Unpack pack(const at::Tensor& tensor, const LeavesNow& leaves_now);
   // Page-locks host memory for as much.
   void warm(Bytes enough);
-  // Places count from 0 again, as they do when no graph holds anything.
+  // Places count from 0 again, as those of a device do when no graph holds anything there.
   void begin_pass();
   // Those on this device that nothing but the graph holds.
   [[nodiscard]] std::vector<Movable> movable(c10::Device device);
@@ -103,9 +103,12 @@ class SavedStorages : public std::enable_shared_from_this<SavedStorages> {
   std::map<const c10::StorageImpl*, std::weak_ptr<Saved>> known_;
   std::vector<std::weak_ptr<Saved>> in_order_;  // as they were saved
   std::int64_t orders_ = 0;                     // storages saved so far
-  std::int64_t pass_began_ = 0;                 // as a number of storages
+  struct Pass {
+    std::int64_t saved = 0;  // storages of this pass
+    std::int64_t alive = 0;  // of any pass
+  };
+  std::map<c10::DeviceIndex, Pass> passes_;  // of devices that are not the CPU
   std::deque<std::weak_ptr<Saved>> leaving_;
-  std::int64_t alive_ = 0;
 };
 
 }  // namespace headroom::memory

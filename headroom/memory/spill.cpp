@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <map>
 #include <mutex>
 #include <set>
 #include <utility>
@@ -27,6 +28,10 @@ std::int64_t allocated_on(c10::Device device) {
   return memory_of(device).statistics(device.index()).allocated_bytes[0].current;
 }
 
+Bytes reserved_on(c10::Device device) {
+  return Bytes{memory_of(device).statistics(device.index()).reserved_bytes[0].current};
+}
+
 // What this process may have of a card.
 Bytes share_of(const FreeAndTotal& card) {
   return Bytes{static_cast<std::int64_t>(static_cast<double>(card.total.count) * card.share)};
@@ -35,17 +40,16 @@ Bytes share_of(const FreeAndTotal& card) {
 Bytes free_on(c10::Device device) {
   const auto card = memory_of(device).free_and_total(device.index());
   if (!card) return {};
-  const std::int64_t reserved =
-      memory_of(device).statistics(device.index()).reserved_bytes[0].current;
-  return std::min(card->free, share_of(*card) - Bytes{reserved});
+  return std::min(card->free, share_of(*card) - reserved_on(device));
 }
 
+constexpr int kAskedInVain = 3;
 constexpr int kStepsBetween = 8;  // that it is tried to move less
 
 }  // namespace
 
-// What moved in one step moves early in the next: `early_` has the places of saved storages, with
-// their sizes. Idle tensors that had to leave leave as soon as they are idle again.
+// What moved in one step moves early in the next. Idle tensors that had to leave leave as soon as
+// they are idle again.
 class Spill::Shared final : public Rescuer, public std::enable_shared_from_this<Shared> {
  public:
   static std::shared_ptr<Shared> of_process(const SpillOptions& options);
@@ -57,19 +61,21 @@ class Spill::Shared final : public Rescuer, public std::enable_shared_from_this<
         SavedStorages::Options{.smallest = options.smallest,
                                .has_room =
                                    [books = books_](c10::Device device, Bytes size) {
-                                     return !books->full_at ||
-                                            Bytes{allocated_on(device)} + size < *books->full_at;
+                                     const auto full_at = books->full_at.find(device.index());
+                                     return full_at == books->full_at.end() ||
+                                            Bytes{allocated_on(device)} + size < full_at->second;
                                    }},
         books_);
     idle_ = std::make_shared<IdleTensors>(options.smallest, true, books_);
   }
 
   libtorch::Unpack pack(const at::Tensor& tensor) {
-    return saved_->pack(tensor, [&](std::int64_t place, Bytes size) {
-      if (books_->use.moved > 0) look_at(tensor.device());
-      if (place == 0) of_step_.clear();  // those of the last forward pass
-      of_step_.emplace_back(place, size.count);
-      return early_.contains(of_step_.back());
+    return saved_->pack(tensor, [&](std::int64_t number, Bytes size) {
+      Card& card = cards_[tensor.device().index()];
+      if (books_->use.moved > 0) look_at(card, tensor.device());
+      if (number == 0) card.of_step.clear();  // those of the last forward pass
+      card.of_step.emplace_back(number, size.count);
+      return card.early.contains(card.of_step.back());
     });
   }
   void set_idle(const std::vector<at::Tensor>& tensors, double needed) {
@@ -83,24 +89,33 @@ class Spill::Shared final : public Rescuer, public std::enable_shared_from_this<
   std::string why_not(const Refusal& refusal) override;
 
  private:
+  using Place = std::pair<std::int64_t, std::int64_t>;  // a saved storage's number, and its bytes
+  struct Card {
+    std::set<Place> early;
+    // At the refusals of this step: what could leave, and what was free but too small.
+    std::set<Place> could_leave;
+    Bytes in_pieces;
+    std::vector<Place> of_step;  // saved in this step, in order
+    Bytes largest_refused;       // in this step
+    // How much was free at least in this step, of what the card could give.
+    std::optional<Bytes> slack;
+    int steps_until_less = kStepsBetween, steps_between = kStepsBetween;
+    bool moved_less = false;  // in the last step but one
+  };
+
   bool move_some(const Refusal& refusal);
-  void look_at(c10::Device device);
-  void move_more();
-  void move_less();
+  static void look_at(Card& card, c10::Device device);
+  void end_step(Card& card);
+  void move_more(Card& card);
+  void move_less(Card& card);
 
   const std::shared_ptr<WaitingBooks> books_;  // its lock guards what follows
   std::shared_ptr<SavedStorages> saved_;
   std::shared_ptr<IdleTensors> idle_;
-  using Place = std::pair<std::int64_t, std::int64_t>;
-  std::set<Place> early_;
-  std::vector<Place> of_step_;  // saved in this step, in order
-  Bytes largest_refused_;       // in this step
-  // How much was free at least in this step, of what a card could give.
-  std::optional<Bytes> slack_;
-  int steps_until_less_ = kStepsBetween, steps_between_ = kStepsBetween;
-  bool moved_less_ = false;  // in the last step but one
-  std::int64_t refused_before_ = 0;
+  std::map<c10::DeviceIndex, Card> cards_;
   SpillUse use_;
+  std::int64_t refused_before_ = 0;  // this step
+  Bytes moved_before_;
   std::string problem_;  // why the last move failed; "" if it did not
 };
 
@@ -127,9 +142,13 @@ bool Spill::Shared::frees_for(const Refusal& refusal) {
   const auto begin = std::chrono::steady_clock::now();
   const WaitingBooks::Lock lock(*books_);
   if (refusal.times == 1) ++use_.refused;
-  largest_refused_ = std::max(largest_refused_, refusal.requested);
-  const Bytes full = Bytes{allocated_on(refusal.device)} - refusal.requested;
-  books_->full_at = std::min(books_->full_at.value_or(full), full);
+  const c10::DeviceIndex index = refusal.device.index();
+  Card& card = cards_[index];
+  card.largest_refused = std::max(card.largest_refused, refusal.requested);
+  const Bytes allocated{allocated_on(refusal.device)}, full = allocated - refusal.requested;
+  card.in_pieces = std::max(card.in_pieces, reserved_on(refusal.device) - allocated);
+  Bytes& full_at = books_->full_at.try_emplace(index, full).first->second;
+  full_at = std::min(full_at, full);
   bool frees = false;
   try {
     frees = move_some(refusal);
@@ -141,8 +160,8 @@ bool Spill::Shared::frees_for(const Refusal& refusal) {
   }
   if (frees && refusal.times == 1) ++use_.rescued;
   if (!frees && refusal.times > 1) --use_.rescued;
-  use_.needed = std::max(
-      use_.needed, Bytes{allocated_on(refusal.device)} + books_->use.waiting + refusal.requested);
+  use_.needed = std::max(use_.needed, Bytes{allocated_on(refusal.device)} +
+                                          books_->waiting_of[index] + refusal.requested);
   use_.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return frees;
 }
@@ -154,15 +173,22 @@ bool Spill::Shared::move_some(const Refusal& refusal) {
   std::vector<Movable> saved = saved_->movable(refusal.device);
   movable.insert(movable.end(), std::make_move_iterator(saved.begin()),
                  std::make_move_iterator(saved.end()));
-  const auto chosen = victims({.segments = memory.snapshot(index), .free = free_on(refusal.device)},
-                              movable, {.size = refusal.requested, .stream = refusal.stream});
+  const CardNow card{.segments = memory.snapshot(index), .free = free_on(refusal.device)};
+  // What was enough by our books and was not in fact: ever more.
+  const Bytes more{(refusal.times - 1) *
+                   std::max(card.large_segment.count, refusal.requested.count / 4)};
+  const auto chosen =
+      victims(card, movable, {.size = refusal.requested + more, .stream = refusal.stream});
   // A refusal for no reason that we can see, of this process at least: ask once more.
-  if (chosen && chosen->empty() && refusal.times == 1) return true;
+  if (chosen && chosen->empty() && refusal.times <= kAskedInVain) return true;
+  auto& could_leave = cards_[refusal.device.index()].could_leave;
+  for (const Movable& one : movable)
+    if (one.place >= 0) could_leave.emplace(one.place, one.size.count);
   bool any = false;
   const auto leave = [&](const Movable& one) {
     if (!one.leave()) return;
     any = true;
-    if (one.place >= 0) early_.emplace(one.place, one.size.count);
+    if (one.place >= 0) cards_[refusal.device.index()].early.emplace(one.place, one.size.count);
   };
   if (chosen)
     for (const std::size_t which : *chosen) leave(movable[which]);
@@ -172,61 +198,67 @@ bool Spill::Shared::move_some(const Refusal& refusal) {
 }
 
 // Called where a step needs much.
-void Spill::Shared::look_at(c10::Device device) {
-  const auto card = memory_of(device).free_and_total(device.index());
-  if (!card) return;
-  const Bytes all = share_of(*card);
+void Spill::Shared::look_at(Card& card, c10::Device device) {
+  const auto now = memory_of(device).free_and_total(device.index());
+  if (!now) return;
+  const Bytes all = share_of(*now);
   const Bytes spare{all.count - all.count / 10 - allocated_on(device)};
-  slack_ = std::min(slack_.value_or(spare), spare);
+  card.slack = std::min(card.slack.value_or(spare), spare);
 }
 
 void Spill::Shared::end_step() {
   const WaitingBooks::Lock lock(*books_);
   saved_->begin_pass();
-  if (books_->use.moved == 0) return of_step_.clear();
-  saved_->warm(books_->use.peak_waiting);
-  const bool was_refused = use_.refused > refused_before_;
-  refused_before_ = use_.refused;
-  if (was_refused && moved_less_) steps_between_ *= 2;  // that was too little
-  if (was_refused) {
-    steps_until_less_ = steps_between_;
-    move_more();
-    for (const c10::Device card : cards_now()) memory_of(card).empty_cache();
+  const Bytes moved = books_->use.moved_bytes;
+  use_.moved_in_step = moved - std::exchange(moved_before_, moved);
+  use_.refused_in_step = use_.refused - std::exchange(refused_before_, use_.refused);
+  const bool any_moved = books_->use.moved > 0;
+  if (any_moved) saved_->warm(books_->use.peak_waiting);
+  for (const c10::Device device : any_moved ? cards_now() : std::vector<c10::Device>()) {
+    const auto card = cards_.find(device.index());
+    if (card == cards_.end()) continue;
+    if (card->second.largest_refused > Bytes{}) memory_of(device).empty_cache();
+    end_step(card->second);
   }
-  moved_less_ = false;
-  if (--steps_until_less_ <= 0 && slack_) {
-    steps_until_less_ = steps_between_;
-    move_less();
-  }
-  slack_.reset();
-  of_step_.clear();
-  largest_refused_ = {};
+  for (auto& [index, card] : cards_) card.of_step.clear();
 }
 
-// As much more than had to as the largest refused request, in small storages, so that the next step
-// meets no refusal though its memory lies differently.
-void Spill::Shared::move_more() {
-  std::vector<Place> small;
-  for (const Place& each : of_step_)
-    if (each.second * 4 >= largest_refused_.count && !early_.contains(each)) small.push_back(each);
-  std::stable_sort(small.begin(), small.end(),
-                   [](const Place& one, const Place& other) { return one.second < other.second; });
-  std::int64_t sum = 0;
-  for (auto each = small.begin(); each != small.end() && sum < largest_refused_.count; ++each) {
-    early_.insert(*each);
-    sum += each->second;
+void Spill::Shared::end_step(Card& card) {
+  if (card.largest_refused > Bytes{}) {
+    if (card.moved_less) card.steps_between *= 2;  // that was too little
+    card.steps_until_less = card.steps_between;
+    move_more(card);
   }
+  card.moved_less = false;
+  if (--card.steps_until_less <= 0 && card.slack) {
+    card.steps_until_less = card.steps_between;
+    move_less(card);
+  }
+  card.slack.reset();
+  card.largest_refused = {};
+}
+
+// A little more than had to, because memory lies differently in the next step: as much as lay in
+// pieces, and a page. What is needed last goes first.
+void Spill::Shared::move_more(Card& card) {
+  const auto cards = static_cast<std::int64_t>(cards_.size());
+  std::int64_t rest = std::min(use_.moved_in_step.count / cards / 12,
+                               card.in_pieces.count + CardNow{}.large_segment.count);
+  for (const Place& each : card.could_leave)
+    if (rest > 0 && each.second <= rest && card.early.insert(each).second) rest -= each.second;
+  card.could_leave.clear();
+  card.in_pieces = {};
 }
 
 // With memory to spare, what is needed soonest no longer leaves early.
-void Spill::Shared::move_less() {
-  for (auto last = early_.rbegin(); last != early_.rend(); ++last) {
-    if (last->second > slack_->count) continue;
-    early_.erase(std::next(last).base());
-    moved_less_ = true;
+void Spill::Shared::move_less(Card& card) {
+  for (auto last = card.early.rbegin(); last != card.early.rend(); ++last) {
+    if (last->second > card.slack->count) continue;
+    card.early.erase(std::next(last).base());
+    card.moved_less = true;
     return;
   }
-  if (slack_->count > 0) idle_->keep(*slack_);
+  if (card.slack->count > 0) idle_->keep(*card.slack);
 }
 
 std::string Spill::Shared::why_not(const Refusal&) {
@@ -249,10 +281,14 @@ Spill::Spill(const SpillOptions& options)
 Spill::~Spill() = default;
 
 libtorch::SavedTensorScope Spill::scope() {
-  return libtorch::SavedTensorScope([shared = shared_](const at::Tensor& tensor) {
+  return libtorch::SavedTensorScope(hooks());
+}
+
+libtorch::Pack Spill::hooks() {
+  return [shared = shared_](const at::Tensor& tensor) {
     libtorch::Unpack unpack = shared->pack(tensor);
     return unpack ? unpack : hand_on(tensor);
-  });
+  };
 }
 
 libtorch::Unpack Spill::pack(const at::Tensor& tensor) {

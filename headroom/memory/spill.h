@@ -62,10 +62,13 @@ struct SpillUse {
   std::int64_t refused = 0;  // requests that a card refused
   std::int64_t rescued = 0;  // of them, those that were served in the end
   Bytes moved;               // to the host
-  Bytes waiting;             // there now
-  Bytes peak_waiting;        // there at once, at most
-  Bytes needed;              // of the fullest card, with what waited, at most
-  double seconds = 0;        // that requests waited for moves
+  // In the last step that ended.
+  std::int64_t refused_in_step = 0;
+  Bytes moved_in_step;
+  Bytes waiting;       // there now
+  Bytes peak_waiting;  // there at once, at most
+  Bytes needed;        // of the fullest card, with what waited, at most
+  double seconds = 0;  // that requests waited for moves
 };
 // "3 requests were refused and served: at most 1.2 GiB waited on the host, ..."; "nothing was
 // refused".
@@ -80,6 +83,8 @@ class Spill {
 
   // As SavedTensorScope, for this thread.
   [[nodiscard]] libtorch::SavedTensorScope scope();
+  // Its hooks, for a SavedTensorScope that lives elsewhere.
+  [[nodiscard]] libtorch::Pack hooks();
   // The same for hooks of another kind, such as Python's. Empty: the tensor stays as it is.
   [[nodiscard]] libtorch::Unpack pack(const at::Tensor& tensor);
 

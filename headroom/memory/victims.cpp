@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <set>
 
 namespace headroom::memory {
 namespace {
@@ -15,17 +16,24 @@ constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 // Sizes as the caching allocator rounds them.
-// Source: c10/cuda/CUDACachingAllocator.cpp, round_size and get_allocation_size.
+// Source: c10/cuda/CUDACachingAllocator.cpp, round_size, get_allocation_size and ExpandableSegment.
 struct Rounded {
   explicit Rounded(const CardNow& card, Bytes size)
       : block(std::max<std::int64_t>(512, (size.count + 511) / 512 * 512)),
         is_large(block > kMiB),
-        segment(!is_large           ? 2 * kMiB
-                : block < 10 * kMiB ? card.large_segment.count
-                                    : (block + 2 * kMiB - 1) / (2 * kMiB) * (2 * kMiB)) {}
+        is_expandable(std::any_of(card.segments.begin(), card.segments.end(),
+                                  [](const SegmentInfo& one) { return one.is_expandable; })),
+        page(!is_large ? 2 * kMiB : card.large_segment.count),
+        segment(!is_large || (block < 10 * kMiB && !is_expandable)
+                    ? page
+                    : up_to(block, is_expandable ? page : 2 * kMiB)) {}
+  static std::int64_t up_to(std::int64_t size, std::int64_t multiple) {
+    return (size + multiple - 1) / multiple * multiple;
+  }
   std::int64_t block;
-  bool is_large;
-  std::int64_t segment;
+  bool is_large, is_expandable;
+  std::int64_t page;     // of an expandable segment
+  std::int64_t segment;  // a new one, or the new pages
 };
 
 // A block of a segment: free, movable at a price, or neither.
@@ -59,7 +67,6 @@ class Choice {
  private:
   struct Part {
     std::int64_t size = 0;
-    double price = 0;
     std::vector<std::size_t> items;
   };
 
@@ -122,37 +129,44 @@ class Choice {
                               : segment.is_large     ? card_.large_segment.count
                                                      : 2 * kMiB;
     for (std::int64_t begin = 0; begin + page <= segment.size.count; begin += page) {
-      Part part{.size = page, .price = 0, .items = {}};
+      Part part{.size = page, .items = {}};
+      bool may_go = true;
       std::int64_t at = 0;
       for (const Place& each : places_) {
         if (at < begin + page && at + each.size > begin) {
-          part.price += each.price;
+          may_go = may_go && each.price != kNever;
           if (each.item) part.items.push_back(*each.item);
         }
         at += each.size;
       }
-      if (part.price != kNever) parts_.push_back(std::move(part));
+      if (may_go) parts_.push_back(std::move(part));
     }
   }
 
-  // Parts that go back to the driver until it has enough for a new segment.
+  // Parts that go back to the driver until it has enough for a new segment: always the one that
+  // costs least for its size. What lies in two of them leaves once.
   void new_segment() {
-    std::sort(parts_.begin(), parts_.end(), [](const Part& one, const Part& other) {
-      return one.price * static_cast<double>(other.size) <
-             other.price * static_cast<double>(one.size);
-    });
-    std::int64_t free = card_.free.count;
+    std::set<std::size_t> items;
+    const auto rest_of = [&](const Part& part) {
+      double price = 0;
+      for (const std::size_t item : part.items)
+        if (!items.contains(item)) price += prices_[item];
+      return price / static_cast<double>(part.size);
+    };
     double price = 0;
-    std::vector<std::size_t> items;
-    for (auto each = parts_.begin(); free < rounded_.segment; ++each) {
-      if (each == parts_.end()) return;
-      free += each->size;
-      price += each->price;
-      items.insert(items.end(), each->items.begin(), each->items.end());
+    for (std::int64_t free = card_.free.count; free < rounded_.segment;) {
+      if (parts_.empty()) return;
+      const auto cheapest = std::min_element(
+          parts_.begin(), parts_.end(),
+          [&](const Part& one, const Part& other) { return rest_of(one) < rest_of(other); });
+      free += cheapest->size;
+      price += rest_of(*cheapest) * static_cast<double>(cheapest->size);
+      items.insert(cheapest->items.begin(), cheapest->items.end());
+      parts_.erase(cheapest);
     }
     if (price >= price_) return;
     price_ = price;
-    items_ = std::move(items);
+    items_.assign(items.begin(), items.end());
   }
 
   const CardNow& card_;

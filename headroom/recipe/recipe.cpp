@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "headroom/base/error.h"
+#include "headroom/base/host_memory.h"
 #include "headroom/base/text.h"
 #include "headroom/config/training_keys.h"
 #include "headroom/libtorch/modules.h"
@@ -215,6 +216,20 @@ class Builder {
   std::vector<std::vector<std::string>> lacking_;  // in the files, of each rank
 };
 
+std::optional<memory::SpillOptions> spill_of(const config::Resolved& config) {
+  if (config.text("spill") == "off") return {};
+  memory::SpillOptions options;
+  if (config.is_given("host_memory")) {
+    const ShareOrBytes most = config.share_or_bytes("host_memory");
+    const auto available = host_memory().available.value_or(Bytes{});
+    options.host_memory =
+        most.share
+            ? Bytes{static_cast<std::int64_t>(*most.share * static_cast<double>(available.count))}
+            : most.bytes;
+  }
+  return options;
+}
+
 }  // namespace
 
 bool can_quantise(const config::Training& training, std::int64_t outputs) {
@@ -324,6 +339,8 @@ train::StepOptions step_options_of(const config::Training& training, std::int64_
   options.plan.micro_batch = training.micro_batch();
   options.plan.techniques = rungs_of(config);
   options.prices = config.yes("auto_batch_size");
+  options.spill = spill_of(config);
+  if (config.text("spill") == "on") options.adapts = false;
   return options;
 }
 

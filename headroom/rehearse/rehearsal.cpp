@@ -47,6 +47,7 @@ std::vector<std::string> environment_for(const Orders& orders, const fs::path& f
                    {"steps", orders.steps},
                    {"assume", orders.assume_true},
                    {"all_ranks", orders.all_ranks},
+                   {"spill", orders.spill},
                    {"trace", orders.keeps_events},
                    {"limits", limits_of(orders)},
                    {"keep_writes", orders.keep_writes},
@@ -104,6 +105,15 @@ void add(Rehearsal& rehearsal, const Json& process) {
   rehearsal.passes = std::max(rehearsal.passes, process.at("backward_passes").get<int>());
   rehearsal.was_stopped_after_passes |= process.at("was_stopped_after_passes").get<bool>();
   rehearsal.change_was_made |= process.at("change_made").get<bool>();
+  if (const Json& spilled = process.at("spill"); !spilled.is_null()) {
+    const auto most = [&](Bytes& bytes, const char* key) {
+      bytes = std::max(bytes, Bytes{spilled.at(key).get<std::int64_t>()});
+    };
+    most(rehearsal.spilled.waiting, "peak_waiting_bytes");
+    most(rehearsal.spilled.moved_in_step, "moved_in_step_bytes");
+    rehearsal.spilled.refused_in_step = std::max(rehearsal.spilled.refused_in_step,
+                                                 spilled.at("refused_in_step").get<std::int64_t>());
+  }
   rehearsal.ooms_met += process.at("ooms_met").get<int>();
   rehearsal.ran_out_of_memory |= process.at("out_of_memory").get<bool>();
   append(rehearsal.not_written, process.at("not_written"));

@@ -34,6 +34,7 @@ struct Orders {
   std::optional<int> ranks = {};
   bool all_ranks = false;
   bool keep_writes = false;
+  bool spill = false;         // what is needed later waits on the host when memory runs out
   bool keeps_events = false;  // of the first card that is used: Rehearsal::events
   std::string change = {};    // one of kTriedChanges (advice.h), which is to be tried
   bool output_to_error = false;
@@ -76,6 +77,12 @@ struct Rehearsal {
   int steps = 0;                 // that ended
   int passes = 0;                // backward passes before the first optimizer, or without one
   bool was_stopped_after_passes = false;
+  // Under Orders::spill, of the process that has most.
+  struct Spilled {
+    Bytes waiting, moved_in_step;
+    std::int64_t refused_in_step = 0;
+  };
+  Spilled spilled = {};
   int ooms_met = 0;                // as the script saw them
   bool ran_out_of_memory = false;  // and the script ended by it
   // Files that were there and would have changed, and checkpoints; the script's other new files.

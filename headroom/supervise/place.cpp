@@ -16,16 +16,11 @@ std::string visible_devices(const Place& place, bool by_uuid) {
   return join(names, ",");
 }
 
-bool allocator_is_set() {
-  return environment("PYTORCH_CUDA_ALLOC_CONF") || environment("PYTORCH_ALLOC_CONF") ||
-         environment("PYTORCH_HIP_ALLOC_CONF");
-}
-
-std::string recommended_allocator(const Place& place) {
+std::optional<Bytes> smallest_total(const Place& place) {
   std::optional<Bytes> total;
   for (const auto& [card, usable] : place.cards)
     if (card.memory) total = std::min(total.value_or(card.memory->total), card.memory->total);
-  return allocator::recommend("", total).settings;
+  return total;
 }
 
 }  // namespace
@@ -52,8 +47,9 @@ std::vector<std::string> environment_of(const Place& place, const gpu::Devices& 
   if (place.cards.empty()) return variables;
   variables.push_back("CUDA_DEVICE_ORDER=PCI_BUS_ID");
   if (place.lease) variables.push_back("HEADROOM_LEASE=" + place.lease->claim().id);
-  const std::string allocator = allocator_is_set() ? "" : recommended_allocator(place);
-  if (!allocator.empty()) variables.push_back("PYTORCH_CUDA_ALLOC_CONF=" + allocator);
+  if (const std::string allocator = allocator::recommended_variable(smallest_total(place));
+      !allocator.empty())
+    variables.push_back(allocator);
   return variables;
 }
 

@@ -6,6 +6,8 @@ namespace headroom::train {
 
 const char* to_string(Event::Kind kind) {
   switch (kind) {
+    case Event::Kind::spill:
+      return "spill";
     case Event::Kind::oom:
       return "oom";
     case Event::Kind::trim:
@@ -75,6 +77,12 @@ std::string to_string(const Event& event) {
     add(event.neighbours, "held by others");
     return words;
   }
+  if (event.kind == Event::Kind::spill)
+    return words + "out of memory at " + std::to_string(event.requests) +
+           (event.requests == 1 ? " request" : " requests") +
+           (event.moved == Bytes{}
+                ? std::string(", which the card served when asked again")
+                : ", " + to_string(*event.moved) + " moved to the host, and the step went on");
   if (event.kind == Event::Kind::retry && event.step == 0) return words + "again";
   if (event.kind == Event::Kind::trim) {
     words += "cache given back to the driver";
@@ -99,6 +107,8 @@ Json to_json(const Event& event) {
           {"free_bytes", or_null(event.free)},
           {"cached_bytes", or_null(event.cached)},
           {"neighbour_bytes", or_null(event.neighbours)},
+          {"requests", event.requests},
+          {"moved_bytes", or_null(event.moved)},
           {"micro_batch_from", event.from.micro_batch},
           {"micro_batch_to", event.to.micro_batch},
           {"from", to_json(event.from)},

@@ -14,6 +14,7 @@ namespace headroom::train {
 
 struct Event {
   enum class Kind {
+    spill,       // memory ran out, and the attempt went on: what is needed later moved to the host
     oom,         // memory ran out in an attempt
     trim,        // the allocator's cache went back to the driver
     retry,       // the same plan again
@@ -31,7 +32,9 @@ struct Event {
   std::int64_t step = 0;  // the one that runs, from 1
   bool spurious = false;  // of an oom: the same plan succeeded when it was run again
   std::optional<Bytes> asked, free, cached, neighbours;
-  std::string device = {};  // of the rank that failed, if there are several
+  std::int64_t requests = 0;   // of a spill: those that were refused at first
+  std::optional<Bytes> moved;  // of a spill: to the host, in this step
+  std::string device = {};     // of the rank that failed, if there are several
   Plan from, to;
   // The error of a plan that failed for a reason other than memory; for `unpriced`, the reason.
   std::string why = {};
@@ -39,6 +42,7 @@ struct Event {
 
 [[nodiscard]] const char* to_string(Event::Kind kind);
 // "step 17: out of memory, 2.00 GiB asked, 1.10 GiB free"
+// "step 17: out of memory at 2 requests, 1.10 GiB moved to the host, and the step went on"
 // "step 17: smaller parts: micro-batch 32 -> micro-batch 24"
 [[nodiscard]] std::string to_string(const Event& event);
 [[nodiscard]] Json to_json(const Event& event);

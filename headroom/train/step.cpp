@@ -42,6 +42,9 @@ void Step::set_plan(const Plan& plan) {
 std::optional<Event> Step::shrink(std::int64_t rows) {
   return state_->shrink(rows);
 }
+std::optional<Plan> Step::plan_without_spill(std::int64_t rows) const {
+  return state_->plan_without_spill(rows);
+}
 std::optional<PricedPlan> Step::least_plan(std::int64_t rows) const {
   return state_->least_plan(rows, {});
 }
@@ -59,6 +62,12 @@ const std::string& Step::why_unpriced() const {
 }
 std::optional<PerStage> Step::usable() const {
   return state_->usable();
+}
+bool Step::keeps_plan() const {
+  return state_->keeps_plan();
+}
+std::optional<memory::SpillUse> Step::spilled() const {
+  return state_->spilled();
 }
 const Failure* Step::last_failure() const {
   return state_->last_failure ? &*state_->last_failure : nullptr;

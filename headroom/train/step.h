@@ -33,6 +33,9 @@
 // memory, makes the plan smaller before anything fails, and a faster plan comes back when there is
 // room (detail/adaptation.h).
 //
+// With StepOptions::spill an attempt does not fail as long as what is needed later can wait on the
+// host: the plan stays, and the result is that of a card with more memory, to the bit.
+//
 // Optimizers that cannot commit without memory (loop, foreach) are protected by copies in host
 // memory, which are slow: prefer the fused forms.
 //
@@ -128,6 +131,9 @@ class Step {
   // Parts of about three quarters from the next step on, for a batch of this many rows: a neighbour
   // needs memory. std::nullopt if there are no smaller ones, or the plan must not change.
   std::optional<Event> shrink(std::int64_t rows);
+  // The fastest plan for this many rows that fits in what is usable now and moves nothing to the
+  // host. std::nullopt if none does, or prices are not known.
+  [[nodiscard]] std::optional<Plan> plan_without_spill(std::int64_t rows) const;
   // The plan that needs the least memory for this many rows, of those that are allowed, or that a
   // smaller `min_micro_batch` would allow. std::nullopt if prices are not known.
   [[nodiscard]] std::optional<PricedPlan> least_plan(std::int64_t rows) const;
@@ -143,6 +149,10 @@ class Step {
   // with the least. std::nullopt on a CPU, or if not known.
   [[nodiscard]] std::optional<PerStage> usable() const;
 
+  // Whether its plan stays although it does not fit, because what does not fit waits on the host.
+  [[nodiscard]] bool keeps_plan() const;
+  // What waited on the host so far; std::nullopt without StepOptions::spill.
+  [[nodiscard]] std::optional<memory::SpillUse> spilled() const;
   // The last attempt that ran out of memory; null if none did.
   [[nodiscard]] const Failure* last_failure() const;
 

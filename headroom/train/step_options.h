@@ -7,6 +7,7 @@
 #include <functional>
 #include <optional>
 
+#include "headroom/memory/spill.h"
 #include "headroom/optim/loss_scaler.h"
 #include "headroom/optim/schedule.h"
 #include "headroom/train/event.h"
@@ -43,6 +44,10 @@ struct StepOptions {
   // the time to make a lease as large. If it returns false, that memory is not available now, and
   // the step takes a plan for the rest.
   std::function<bool(c10::Device, Bytes)> reserve = {};
+  // What is needed later waits on the host where an attempt would run out of memory, and the
+  // attempt goes on (memory/spill.h). The ladder comes after it. Without this, and on the CPU, the
+  // attempt fails.
+  std::optional<memory::SpillOptions> spill = {};
   std::int64_t grow_after = 10;  // steps without trouble, before a faster plan is tried
   // Called when no plan is left, between attempts: may wait until there is more memory, and returns
   // whether to try again. Without a function the step throws.

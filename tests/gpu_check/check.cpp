@@ -94,6 +94,8 @@ const std::vector<Check>& all_checks() {
          check_broken_context},
         {"offload", "activation offload on side streams gives equal gradients", Needs::card,
          check_offload},
+        {"spill", "steps with less memory than they need, what is needed later on the host",
+         Needs::card, check_spill},
         {"quantised", "a step over 4-bit weights takes what is predicted, with right gradients",
          Needs::card, check_quantised},
         {"train_step", "a training step commits under ever less memory, to the same bits",

@@ -71,6 +71,7 @@ struct Check {
 [[nodiscard]] Outcome check_full_card(Place& place);
 [[nodiscard]] Outcome check_broken_context(Place& place);
 [[nodiscard]] Outcome check_offload(Place& place);
+[[nodiscard]] Outcome check_spill(Place& place);
 [[nodiscard]] Outcome check_quantised(Place& place);
 [[nodiscard]] Outcome check_train_step(Place& place);
 [[nodiscard]] Outcome check_team(Place& place, int stages);

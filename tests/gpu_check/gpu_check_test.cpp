@@ -44,7 +44,7 @@ class GpuCheck : public ::testing::Test {
   World world;
 };
 
-constexpr std::size_t kChecks = 27, kOfPrediction = 12;
+constexpr std::size_t kChecks = 28, kOfPrediction = 12;
 
 TEST_F(GpuCheck, EndsWith69WithoutAGpuAndFailsNothing) {
   const Outcome outcome = run({});
@@ -155,8 +155,9 @@ TEST_P(OnASimulatedCard, Passes) {
 
 INSTANTIATE_TEST_SUITE_P(Checks, OnASimulatedCard,
                          ::testing::Values("library", "commit", "kernels", "states",
-                                           "out_of_memory", "refusals", "offload", "quantised",
-                                           "train_step", "team.replicas", "team.stages"),
+                                           "out_of_memory", "refusals", "offload", "spill",
+                                           "quantised", "train_step", "team.replicas",
+                                           "team.stages"),
                          [](const auto& check) {
                            std::string name = check.param;
                            std::replace(name.begin(), name.end(), '.', '_');

@@ -1,9 +1,6 @@
 // Headroom's prediction beside what the card needs: allocated and reserved memory at their peaks,
 // and the memory of the process. Models of 5.7 M to 3.2 B parameters, of random values: nothing is
 // downloaded.
-#include <ATen/ATen.h>
-#include <ATen/core/grad_mode.h>
-
 #include <unistd.h>
 
 #include <array>
@@ -19,6 +16,7 @@
 #include "headroom/memory/memory_statistics.h"
 #include "headroom/model/model_catalogue.h"
 #include "tests/gpu_check/check.h"
+#include "tests/gpu_check/filled_step.h"
 
 namespace headroom::gpu_check {
 namespace {
@@ -88,25 +86,6 @@ Memory predicted(const model::NamedModel& model, const Settings& settings,
   return memory;
 }
 
-// Values in place, so that the card is asked for nothing on the way.
-void fill(const estimate::TrainingStep& step, const Settings& settings) {
-  const at::NoGradGuard no_grad;
-  const auto& subject = step.subject;
-  for (const auto& [name, parameter] : subject.parameters) at::Tensor(parameter).normal_(0, 0.02);
-  const model::ModelConfig& config = step.model->config();
-  const bool has_tokens = step.model->task() != model::Task::image_classification;
-  const std::int64_t below = has_tokens ? config.at_least_1("vocab_size") : config.labels();
-  const bool has_mask = has_tokens && settings.mask == model::Mask::ones;
-  for (std::size_t i = 0; i < subject.inputs.size(); ++i) {
-    at::Tensor input = subject.inputs[i];
-    if (has_mask && i == 1) continue;  // the mask is after the tokens, and of ones already
-    if (input.is_floating_point())
-      input.normal_();
-    else
-      input.random_(0, below);
-  }
-}
-
 // The process as NVML lists it. In a container NVML does not name this process: then what the card
 // lost since before the process touched it.
 class ProcessMemory {
@@ -136,8 +115,7 @@ Memory measured(const model::NamedModel& model, const Settings& settings, Place&
                 Json& figures) {
   const ProcessMemory process(place);
   const c10::Device device = place.open();
-  const estimate::TrainingStep step = estimate::training_step(model.config, settings, device);
-  fill(step, settings);
+  const estimate::TrainingStep step = filled_step(model.config, settings, device);
   memory::reset_peak_memory_stats(device);
   for (int i = 0; i < settings.steps; ++i) step.subject.step();
   memory::memory_of(device).synchronize(device.index());  // throws if a kernel failed

@@ -2,6 +2,7 @@
 // judge of headroom/allocator.
 //
 //   allocator_oracle fuzz --streams 20000        random streams to both: everything equal?
+//   allocator_oracle bend --streams 1000         more than the card has, freed when it asks
 //   allocator_oracle compare FILE --capacity N   one stream in the plain form to both
 //   allocator_oracle replay FILE --json          to PyTorch's alone, as `headroom trace replay`
 //   allocator_oracle print INDEX                 a stream of the fuzzer in the plain form
@@ -15,6 +16,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "tests/oracle/bending.h"
 #include "tests/oracle/fuzz.h"
 #include "tests/oracle/minimise.h"
 
@@ -141,6 +143,10 @@ int run(int argc, char** argv) {
   fuzz_command->add_flag("--verbose", fuzzing.verbose);
   fuzz_command->add_flag("--keep-going", fuzzing.keep_going, "Past a stream that differs");
   fuzz_command->add_flag("--asking", fuzzing.asking, "The real one asks before it refuses");
+  CLI::App* bend_command =
+      app.add_subcommand("bend", "Streams that want more than the card has, and free when asked");
+  bend_command->add_option("--streams", fuzzing.streams);
+  bend_command->add_option("--seed", fuzzing.seed);
   CLI::App* replay_command = app.add_subcommand("replay", "A file to PyTorch's allocator");
   add_file_options(*replay_command, file);
   replay_command->add_flag("--json", file.json, "One line");
@@ -154,6 +160,7 @@ int run(int argc, char** argv) {
   CLI::App* self_test = app.add_subcommand("self-test", "Are planted differences found?");
   CLI11_PARSE(app, argc, argv);
 
+  if (*bend_command) return bend(fuzzing.streams, fuzzing.seed) ? 0 : 1;
   if (*replay_command) return replay(file);
   if (*compare_command) return compare(file);
   if (*print_command)

@@ -17,7 +17,7 @@ struct TextImpl : torch::nn::Module {
 
   explicit TextImpl(const TextSizes& given) : sizes(given) {
     words = register_module("words", torch::nn::Embedding(sizes.vocabulary, sizes.width));
-    for (int i = 0; i < 3; ++i) {
+    for (int i = 0; i < sizes.blocks; ++i) {
       const std::string name = std::to_string(i);
       wide.push_back(
           register_module("wide" + name, torch::nn::Linear(sizes.width, 4 * sizes.width)));

@@ -11,6 +11,7 @@ namespace headroom::train {
 struct TextSizes {
   std::int64_t vocabulary = 2000, width = 128;
   double dropout = 0;  // inside of the checkpointed blocks
+  int blocks = 3;
 };
 
 // Without `batch`: see tokens().

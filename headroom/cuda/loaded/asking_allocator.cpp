@@ -102,9 +102,11 @@ class AskingAllocator final : public real::CUDAAllocator {
   void beginAllocateToPool(DeviceIndex device, MempoolId_t pool,
                            std::function<bool(cudaStream_t)> filter) override {
     own_.beginAllocateToPool(device, pool, std::move(filter));
+    ++pools_in_use_;
   }
   void endAllocateToPool(DeviceIndex device, MempoolId_t pool) override {
     own_.endAllocateToPool(device, pool);
+    --pools_in_use_;
   }
   void releasePool(DeviceIndex device, MempoolId_t pool) override {
     own_.releasePool(device, pool);
@@ -221,13 +223,17 @@ class AskingAllocator final : public real::CUDAAllocator {
       } catch (c10::OutOfMemoryError& error) {
         const CudaFunctions::Ask ask = asked.load();
         const int device = c10::cuda::current_device();
-        if (ask == nullptr || !ask(device, Bytes{static_cast<std::int64_t>(bytes)},
-                                   stream_number(device, stream()), times, error))
+        if (ask == nullptr || pools_in_use_ > 0 ||
+            !ask(device, Bytes{static_cast<std::int64_t>(bytes)}, stream_number(device, stream()),
+                 times, error))
           throw;
       }
   }
 
   real::CUDAAllocator& own_;
+  // While requests go to a pool of their own, as all of a graph that is captured do, nothing that
+  // is freed elsewhere serves them, and a graph remembers the addresses that it met.
+  std::atomic<int> pools_in_use_ = 0;
 };
 
 }  // namespace

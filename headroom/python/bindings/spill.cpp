@@ -52,6 +52,8 @@ py::dict figures(const memory::Spill& spill) {
   out["moved_bytes"] = use.moved.count;
   out["waiting_bytes"] = use.waiting.count;
   out["peak_waiting_bytes"] = use.peak_waiting.count;
+  out["refused_in_step"] = use.refused_in_step;
+  out["moved_in_step_bytes"] = use.moved_in_step.count;
   out["needed_bytes"] = use.needed.count;
   out["seconds"] = use.seconds;
   out["text"] = to_string(use);

@@ -74,6 +74,7 @@ void Step::State::prepare(const Tensors& batch) {
   is_prepared_ = true;
   priced_elements_ = elements_of_row(batch);
   price(batch);
+  if (options_.spill && !is_on_cpu()) begin_to_spill();
   if (prices) ladder_.set_prices(&*prices);
   adaptation_.emplace(options_.plan, options_.grow_after, ladder_, prices ? &*prices : nullptr);
 }
@@ -102,6 +103,31 @@ void Step::State::price(const Tensors& batch) {
   } catch (const std::exception& error) {
     why_unpriced = kFailed + std::string(error.what());
   }
+}
+
+// ---- What waits on the host ----
+
+void Step::State::begin_to_spill() {
+  spill_.emplace(*options_.spill);
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) ranks[rank].spill_by(&*spill_);
+}
+
+std::optional<memory::SpillUse> Step::State::spilled() const {
+  return spill_ ? std::optional(spill_->use()) : std::nullopt;
+}
+
+void Step::State::end_spilled_step(const std::optional<memory::SpillUse>& before,
+                                   std::vector<Event>& events) {
+  if (!spill_) return;
+  spill_->end_step(ranks.states());
+  const memory::SpillUse now = spill_->use();
+  if (now.rescued > before->rescued)
+    tell(events, {.kind = Event::Kind::spill,
+                  .step = step() - 1,
+                  .requests = now.rescued - before->rescued,
+                  .moved = now.moved - before->moved,
+                  .from = plan,
+                  .to = plan});
 }
 
 // ---- Memory now ----
@@ -230,6 +256,7 @@ Ladder::Move Step::State::after_out_of_memory(const oom::Judgement& judgement, c
   tell(events, event_of(failure));
   if (const c10::Device device = ranks[ranks.failed()].device(); !device.is_cpu())
     memory::memory_of(device).empty_cache();
+  if (spill_) spill_->set_idle(ranks.states());
   failure.card = usable();  // a neighbour may have taken the cache's memory
   adaptation_->failed(plan, work);
   if (const auto move = ladder_.next(failure)) return *move;
@@ -289,6 +316,12 @@ Plan Step::State::first_plan(std::int64_t rows, const std::optional<PerStage>& c
   return adaptation_->first({.rows = rows_of_rank(rows)}, *cards);
 }
 
+std::optional<Plan> Step::State::plan_without_spill(std::int64_t rows) const {
+  const auto cards = usable();
+  return cards ? ladder_.fastest(options_.plan, {.rows = rows_of_rank(rows)}, *cards)
+               : std::nullopt;
+}
+
 std::optional<PricedPlan> Step::State::least_plan(std::int64_t rows,
                                                   std::optional<std::int64_t> least) const {
   LadderOptions options = ladder_.options();
@@ -330,6 +363,7 @@ Committed Step::State::run(const Tensors& batch) {
       static_cast<void>(reserve(work));
     }
   const Plan begun = plan;
+  const auto spilled_before = spilled();
   ladder_.begin_step();
   try {
     try_until_committed(batch, work, done);
@@ -339,6 +373,7 @@ Committed Step::State::run(const Tensors& batch) {
   }
   for (Event& event : done.events)
     event.spurious = event.kind == Event::Kind::oom && event.from == plan;
+  end_spilled_step(spilled_before, done.events);
   done.step = step() - 1;
   done.rows = detail::rows_in(batch);
   done.plan = plan;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "headroom/memory/memory_statistics.h"
+#include "headroom/memory/spill.h"
 #include "headroom/oom/judgement.h"
 #include "headroom/train/detail/adaptation.h"
 #include "headroom/train/detail/transactions.h"
@@ -26,9 +27,12 @@ class Step::State {
   [[nodiscard]] Plan first_plan(std::int64_t rows, const std::optional<PerStage>& cards) const;
   [[nodiscard]] std::optional<PricedPlan> least_plan(std::int64_t rows,
                                                      std::optional<std::int64_t> least) const;
+  [[nodiscard]] std::optional<Plan> plan_without_spill(std::int64_t rows) const;
   std::optional<Event> shrink(std::int64_t rows);
   void set_plan(const Plan& given);
   [[nodiscard]] std::optional<PerStage> usable() const;
+  [[nodiscard]] std::optional<memory::SpillUse> spilled() const;
+  [[nodiscard]] bool keeps_plan() const { return spill_ && !options_.adapts; }
 
   detail::Transactions ranks;
   Plan plan;
@@ -66,14 +70,17 @@ class Step::State {
                                                  const Work& work, Failed& failed);
   [[nodiscard]] bool has_run(const Work& work) const;
   [[nodiscard]] Plan plan_after_wait(const Work& work) const;
+  void begin_to_spill();
+  void end_spilled_step(const std::optional<memory::SpillUse>& before, std::vector<Event>& events);
   void take(const Ladder::Move& move, std::vector<Event>& events, const std::string& why = {});
   void tell(std::vector<Event>& events, Event event) const;
 
   StepOptions options_;
   Ladder ladder_;
   std::optional<detail::Adaptation> adaptation_;
-  double priced_elements_ = 0;  // of a row
-  Plan wish_;                   // the last plan that the caller asked for
+  std::optional<memory::Spill> spill_;  // once the plans are priced
+  double priced_elements_ = 0;          // of a row
+  Plan wish_;                           // the last plan that the caller asked for
   // By techniques: rows of a part that has committed.
   std::map<std::set<std::string>, std::int64_t> fewest_run_;
   bool is_prepared_ = false, is_first_ = true, told_unpriced_ = false;

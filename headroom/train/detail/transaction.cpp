@@ -101,6 +101,13 @@ bool Transaction::needs_norm() const {
   return options_.max_grad_norm > 0 || (options_.refuse_non_finite && !scaler_);
 }
 
+Tensors Transaction::states() const {
+  Tensors all;
+  for (std::size_t i = 0; i < optimizer_.parameters().size(); ++i)
+    for (const auto& [name, state] : optimizer_.state(i)) all.push_back(state);
+  return all;
+}
+
 Tensor Transaction::norm() const {
   return needs_norm() ? kept_->norm : Tensor();
 }
@@ -210,6 +217,8 @@ void Transaction::run_parts(const Tensors& batch, const Plan& plan, libtorch::Ra
   std::int64_t in_all = 1;
   failure.then([&] { in_all = std::max(terms(batch), in_all); });
   const bool pools = parts.size() > 1 || ranks.replicas.size() > 1;
+  std::optional<libtorch::SavedTensorScope> waiting;
+  if (spills()) waiting.emplace(spill_->hooks());
   std::optional<Writes::Watch> watch;
   std::optional<libtorch::CallScope> pooled;
   failure.then([&] {
@@ -317,6 +326,7 @@ PhaseNow Transaction::compute(const Tensors& batch, const Plan& plan, libtorch::
   failure.then([&] {
     clip(norm);
     kept_->buffers.finish();
+    if (spills()) spill_->want(states());  // a commit requests no memory
   });
   return optimizer;
 }

@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "headroom/base/first_failure.h"
+#include "headroom/memory/spill.h"
 #include "headroom/nn/offload.h"
 #include "headroom/optim/accumulation.h"
 #include "headroom/optim/loss_scaler.h"
@@ -70,6 +71,12 @@ class Transaction {
   // Throws UsageError unless the trained parameters lie on the step's device.
   void check_place() const;
 
+  // From now on what is needed later may wait on the host; the states do between two steps, once
+  // somebody has set them idle. `spill` must live as long as this.
+  void spill_by(memory::Spill* spill) { spill_ = spill; }
+  // Of the optimizer.
+  [[nodiscard]] Tensors states() const;
+
   // For a dry run in a child process: from now on the step runs on this card, where the module's
   // tensors have no values, without states of the optimizer and without the other ranks. `given`:
   // what the stage before gives for each part of a batch.
@@ -108,6 +115,7 @@ class Transaction {
 
   // Reports the running phase to a recorder of the device's memory, if there is one.
   [[nodiscard]] PhaseNow phase(trace::Phase phase) const;
+  [[nodiscard]] bool spills() const { return spill_ != nullptr && !is_dry_ && !device_.is_cpu(); }
   [[nodiscard]] std::int64_t terms(const Tensors& rows) const;
   void follow(const Plan& plan);
   void move_to(c10::Device device);
@@ -158,6 +166,7 @@ class Transaction {
   std::unique_ptr<Kept> kept_;
   Writes writes_;
   std::optional<nn::Offload> offload_;
+  memory::Spill* spill_ = nullptr;
   std::optional<Plan> followed_;
   std::optional<Plan> agreed_;  // all ranks follow it
   Plan lasting_;

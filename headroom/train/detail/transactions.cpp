@@ -167,4 +167,13 @@ void Transactions::set_commits(std::int64_t commits) {
   for (const auto& one : all_) one->set_commits(commits);
 }
 
+Tensors Transactions::states() const {
+  Tensors all;
+  for (const auto& one : all_) {
+    const Tensors its = one->states();
+    all.insert(all.end(), its.begin(), its.end());
+  }
+  return all;
+}
+
 }  // namespace headroom::train::detail

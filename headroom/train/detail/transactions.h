@@ -42,6 +42,8 @@ class Transactions {
   // The techniques that have changed a rank for good, or begun to.
   [[nodiscard]] Plan lasting() const;
   void set_commits(std::int64_t commits);
+  // Of the optimizers.
+  [[nodiscard]] Tensors states() const;
 
  private:
   parallel::Layout layout_;

@@ -19,6 +19,7 @@
 #include "headroom/machine/cards_to_fill.h"
 #include "headroom/rehearse/advice.h"
 #include "headroom/rehearse/answer.h"
+#include "headroom/rehearse/floor.h"
 #include "headroom/rehearse/largest.h"
 
 namespace headroom::cli {
@@ -32,7 +33,7 @@ struct RehearseOptions {
   const std::vector<std::string>* behind_dashes = nullptr;
   std::string gpus, mode = "shape-only", rules = "cuda", trace, snapshot, html;
   std::vector<std::string> maps;
-  bool fit = false, advice = false;
+  bool fit = false, advice = false, spill = false;
   int steps = 3;
   std::vector<double> assume_true = {0.5};
   std::optional<int> ranks;
@@ -80,6 +81,10 @@ Orders orders_from(const RehearseOptions& options) {
       (options.fit || !options.trace.empty() || !options.snapshot.empty() || !options.html.empty()))
     throw UsageError(expectation("--assume-true",
                                  "one share beside --fit, --trace, --snapshot and --html", "two"));
+  if (options.spill && (options.fit || options.assume_true.size() > 1))
+    throw UsageError(
+        expectation("--spill", "one question at a time",
+                    options.fit ? "--fit beside it" : "two shares of --assume-true beside it"));
   if (options.ranks && options.all_ranks)
     throw UsageError(expectation("rehearse", "--ranks or --all-ranks", "both"));
   return {.command = command,
@@ -149,19 +154,23 @@ ExitCode run_rehearse(const RehearseOptions& options) {
   std::optional<std::vector<rehearse::TriedAdvice>> advice;
   if (options.advice && !failed)
     advice = rehearse::advice_for(orders, answer.tightest()->peak.process);
-  const ExitCode code = failed                          ? code_of_failure(rehearsal)
-                        : fits(rehearsal, orders.cards) ? kOk
-                                                        : kDoesNotFit;
+  std::optional<rehearse::Floor> floor;
+  if (options.spill && !failed)
+    floor = rehearse::find_floor(orders, answer.tightest()->peak.process);
+  const bool is_enough =
+      fits(rehearsal, orders.cards) || (floor && floor->here && floor->here->ends);
+  const ExitCode code = failed ? code_of_failure(rehearsal) : is_enough ? kOk : kDoesNotFit;
   if (rehearsal.events) answer::write_files(files_of(options), answer, *rehearsal.events);
   tell_of_outputs("rehearse", {options.trace, options.snapshot, options.html});
   if (failed) tell_of_failure(options, rehearsal, answer, code);  // next to the script's own error
   if (options.json) {
     Json document =
         to_json(answer, rehearsal, advice.value_or(std::vector<rehearse::TriedAdvice>{}));
+    document["spill"] = floor ? to_json(*floor) : Json();
     document["exit_code"] = code;
     print(to_line(document) + "\n");
   } else {
-    print(rehearsal_text(answer, rehearsal, advice, standard_output()));
+    print(rehearsal_text(answer, rehearsal, advice, floor, standard_output()));
   }
   return code;
 }
@@ -180,11 +189,13 @@ void add_rehearse(Registry& registry) {
       "  headroom rehearse --gpus H100 --ranks 64 -- python train.py\n"
       "  headroom rehearse --gpus \"RTX 4090\" --fit --map \"--batch-size=batch\" -- \\\n"
       "      python train.py --batch-size 8\n"
+      "  headroom rehearse --gpus \"RTX 4090\" --spill -- python train.py\n"
       "  headroom rehearse --gpus sim:1x24GiB --mode compute -- python train.py\n\n"
       "To the script the simulated cards look like CUDA devices. Neither a GPU nor a change is\n"
       "needed; existing files and checkpoints stay as they are. After the last step Headroom ends\n"
       "the script with exit code 0.\n"
-      "Exit: 0 it fits, 2 it does not, 1 the script failed, 69 no cards, no Python with\n"
+      "Exit: 0 it fits (or would with --spill, if that is given), 2 it does not, 1 the script "
+      "failed, 69 no cards, no Python with\n"
       "headroom or no matching torch, 64 wrong usage, 73 a file cannot be written.");
   options->app = command;
   options->behind_dashes = &registry.behind_dashes;
@@ -228,6 +239,9 @@ void add_rehearse(Registry& registry) {
       "--advice", options->advice,
       "Try what would help: checkpointing, bf16 autocast, a fused or an 8-bit optimizer, "
       "half the micro-batch");
+  command->add_flag("--spill", options->spill,
+                    "Find how small a card is enough for `headroom run --spill`, and what moves to "
+                    "the host then, by some 10 rehearsals");
   command->add_flag("--fit", options->fit,
                     "Find the largest batch that fits, by at most six rehearsals");
   command

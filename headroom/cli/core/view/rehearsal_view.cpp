@@ -8,6 +8,7 @@
 #include "headroom/answer/words.h"
 #include "headroom/base/text.h"
 #include "headroom/cli/core/view/estimate_view.h"
+#include "headroom/cli/core/view/plan_view.h"
 #include "headroom/cli/core/view/tried_view.h"
 
 namespace headroom::cli {
@@ -121,6 +122,26 @@ std::string peaks_text(const Rehearsal& rehearsal, const trace::Report& report) 
   return rehearsal.steps > 0 ? steps_text(report.per_step, rehearsal.steps) : "";
 }
 
+// What `headroom run --spill` would move on smaller cards.
+std::string floor_text(const rehearse::Floor& floor, const Terminal& terminal) {
+  std::string text = "\nWith what is needed later on the host (headroom run --spill)\n";
+  const auto row = [&](const rehearse::OnLess& one, const char* note) {
+    text += one.ends
+                ? fmt::format("  {:>11}  {:>11} wait there, {:>11} move in a step, at most {}{}\n",
+                              to_string(one.process), to_string(one.waiting), to_string(one.moved),
+                              step_time_text(one.seconds), note)
+                : fmt::format("  {:>11}  out of memory{}\n", to_string(one.process), note);
+  };
+  if (floor.here) row(*floor.here, "  (this card)");
+  const auto least = floor.least();
+  for (const rehearse::OnLess& one : floor.tried)
+    if (one.ends && one.process != least->process) row(one, "");
+  if (!least) return text + "  it needs all of " + to_string(floor.needs) + "\n";
+  row(*least, "  (the least)");
+  return text +
+         in_lines("Times: over the link of the card, if nothing runs beside it.", "", "", terminal);
+}
+
 }  // namespace
 
 std::string files_text(const Rehearsal& rehearsal, const Terminal& terminal) {
@@ -134,7 +155,7 @@ std::string files_text(const Rehearsal& rehearsal, const Terminal& terminal) {
 
 std::string rehearsal_text(const answer::Answer& answer, const Rehearsal& rehearsal,
                            const std::optional<std::vector<TriedAdvice>>& advice,
-                           const Terminal& terminal) {
+                           const std::optional<rehearse::Floor>& floor, const Terminal& terminal) {
   const trace::Report& report = answer.report;
   std::string text = fmt::format("{}\n{}\n{}", terminal.paint(answer.model, Colour::bold),
                                  answer::parameters_words(answer), remarks(rehearsal, terminal));
@@ -143,6 +164,7 @@ std::string rehearsal_text(const answer::Answer& answer, const Rehearsal& rehear
     if (!line.empty()) text += in_lines(line, "", "  ", terminal);
   text += devices_text(answer.cards, terminal);
   text += lines_text(report) + modules_text(report.by_module);
+  if (floor) text += floor_text(*floor, terminal);
   if (advice) text += tried_text(*advice, terminal);
   return text + terminal.paint(fmt::format("\nRehearsed {} in {:.2f} s\n",
                                            what_was_rehearsed(rehearsal), report.took_s),

@@ -9,13 +9,15 @@
 #include "headroom/answer/answer.h"
 #include "headroom/cli/core/terminal.h"
 #include "headroom/rehearse/advice.h"
+#include "headroom/rehearse/floor.h"
 
 namespace headroom::cli {
 
-// `advice` is std::nullopt if it was not asked for.
+// `advice` and `floor` are std::nullopt if they were not asked for.
 [[nodiscard]] std::string rehearsal_text(
     const answer::Answer& answer, const rehearse::Rehearsal& rehearsal,
-    const std::optional<std::vector<rehearse::TriedAdvice>>& advice, const Terminal& terminal);
+    const std::optional<std::vector<rehearse::TriedAdvice>>& advice,
+    const std::optional<rehearse::Floor>& floor, const Terminal& terminal);
 
 // The files that the script wrote, and those that it would have changed; "" if there are none.
 [[nodiscard]] std::string files_text(const rehearse::Rehearsal& rehearsal,

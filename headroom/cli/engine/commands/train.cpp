@@ -23,6 +23,7 @@
 #include "headroom/cli/engine/train/plan_answer.h"
 #include "headroom/cli/engine/train/run_options.h"
 #include "headroom/cli/engine/train/run_settings.h"
+#include "headroom/cli/engine/train/spill_words.h"
 #include "headroom/cli/engine/train/training_document.h"
 #include "headroom/cli/engine/train/training_machine.h"
 #include "headroom/cli/engine/train/training_place.h"
@@ -204,7 +205,7 @@ void Run::know_memory() {
 void Run::take_known_plan() {
   if (config_.is_given("plan_schedule") || machine_.is_cpu() || watching_.disturbs()) return;
   train::Step& step = trainer_->step();
-  const auto plan = remembered(*setup_, step, effective_batch_);
+  const auto plan = step.keeps_plan() ? std::nullopt : remembered(*setup_, step, effective_batch_);
   if (!plan || *plan == step.plan()) return;
   step.set_plan(*plan);
   view_.say("the plan that worked last time: " + to_string(*plan));
@@ -355,6 +356,10 @@ ExitCode Run::train() {
   }
   view_.end();
   train::Step& step = trainer_->step();
+  if (const std::string words = spill_words(step, effective_batch_, training_,
+                                            training_.model_for(data_.outputs), machine_.rates());
+      !words.empty())
+    view_.say(words);
   const std::string lost = losses_.sentence();
   if (!lost.empty())
     view_.say(fmt::format("{}: these weights are useless; try a smaller lr{}", lost,
@@ -369,7 +374,9 @@ ExitCode Run::train() {
     save_result(done);
     train::Plan plan = step.plan();
     plan.micro_batch = largest_part(plan, step.layout().rows_of_largest(effective_batch_));
-    if (!machine_.is_cpu() && !watching_.disturbs()) remember(*setup_, plan, peak(), view_);
+    const auto spilled = step.spilled();
+    if (!machine_.is_cpu() && !watching_.disturbs() && (!spilled || spilled->refused == 0))
+      remember(*setup_, plan, peak(), view_);
   }
   watching_.know(made_);
   watching_.write(story_.notes(), /*survived=*/true);

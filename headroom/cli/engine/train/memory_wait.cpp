@@ -52,7 +52,7 @@ bool wait_for_memory(const BesideOthers& run) {
 
 PlanAnswer answer_beside_others(const BesideOthers& run) {
   PlanAnswer answer = plan_answer(run.step, run.rows);
-  if (answer.fits || !fits_when_alone(run)) return answer;
+  if (answer.fits || answer.spills || !fits_when_alone(run)) return answer;
   const bool waits = run.config.yes("wait_for_gpu");
   if (waits && (wait_for_memory(run) || run.interrupt.happened()))
     return plan_answer(run.step, run.rows);

@@ -34,6 +34,8 @@ PlanAnswer plan_answer(train::Step& step, std::int64_t rows) {
   answer.needed = step.prices()->needed(answer.plan, work);
   answer.peak = step.prices()->peaks(answer.plan, work);
   answer.fits = !answer.needed || !answer.free || answer.needed->fits(*answer.free);
+  answer.spills = !answer.fits && step.keeps_plan();
+  if (answer.spills) return answer;
   const auto allowed = step.least_plan(rows), any = step.least_plan(rows, 1);
   if (answer.fits || !allowed || !any) return answer;
   const bool is_allowed = allowed->needed <= any->needed;
@@ -53,6 +55,10 @@ std::string to_string(const PlanAnswer& answer) {
   const char* const needs = stages == 1 ? "it needs" : "its stages need";
   const std::string needed = answer.needed ? to_string(*answer.needed, stages) : "";
   const std::string free = answer.free ? to_string(*answer.free, stages) : "";
+  if (answer.spills)
+    return fmt::format(
+        "{} runs as {}: {} {}, and {} are usable; what does not fit waits on the host", rows, plan,
+        needs, needed, free);
   if (!answer.fits && !answer.allowed_by.empty() && answer.needed->fits(*answer.free))
     return fmt::format("{} does not fit; with {} it does: {} needs {}, and {} are usable", rows,
                        answer.allowed_by, plan, needed, free);

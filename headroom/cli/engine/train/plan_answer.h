@@ -23,6 +23,7 @@ struct PlanAnswer {
   std::optional<train::PerStage> needed, free;
   std::optional<train::PerStage> peak;  // that it reserves if there is room to spare
   bool fits = true;
+  bool spills = false;  // what does not fit may wait on the host, and the plan is as wished
 
   // The setting that allows this plan. "" if it is allowed already.
   std::string allowed_by;

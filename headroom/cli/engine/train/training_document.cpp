@@ -10,6 +10,7 @@
 #include <string>
 
 #include "headroom/base/sha256.h"
+#include "headroom/cli/engine/train/spill_words.h"
 #include "headroom/libtorch/stored_weight.h"
 #include "headroom/memory/memory_statistics.h"
 
@@ -80,7 +81,7 @@ Json document_without_steps(std::int64_t effective_batch, const std::vector<trai
                 {"samples_seen", 0}, {"effective_batch", effective_batch},
                 {"stopped", false},  {"events", Json::array()}};
   for (const char* unknown : {"final_loss", "val_loss", "val_accuracy", "weights_sha256", "device",
-                              "plan", "plan_schedule", "resumed_from", "peak", "cards"})
+                              "plan", "plan_schedule", "resumed_from", "spill", "peak", "cards"})
     document[unknown] = nullptr;
   for (const train::Event& event : heard) document["events"].push_back(to_json(event));
   return document;
@@ -112,6 +113,7 @@ Json document_of(const train::Trained& done, train::Step& step, const config::Re
           {"stopped", done.is_stopped},
           {"events", events},
           {"out_of_memory", Json()},
+          {"spill", spill_document(step)},
           {"peak", highest(cards)},
           {"cards", cards}};
 }

@@ -34,6 +34,7 @@ void TrainingStatus::show(const train::Progress& progress, std::int64_t batch) {
 
 void TrainingStatus::hear(const train::Event& event) {
   if (event.kind == train::Event::Kind::oom) ++open_ooms_;
+  open_ooms_ += event.requests;
 }
 
 void TrainingStatus::publish_survived() {

@@ -21,6 +21,7 @@ class Orders:
     all_ranks: bool = False  # each rank is a process; else this one is rank 0 and pretends the others
     assume: Optional[float] = 0.5
     change: Optional[str] = None  # one that is tried (changes.py)
+    spill: bool = False  # what is needed later waits on the host when memory runs out
     trace: bool = False
     # Of a run without a limit: name and room of the cards that it should fit into.
     limits: Optional[list[tuple[str, int]]] = None

@@ -18,6 +18,7 @@ from headroom.rehearsal.orders import Orders, visible
 from headroom.rehearsal.renames import Renames
 from headroom.rehearsal.user_files import UserFiles
 from headroom.rehearsal.watch import Watch
+from headroom.spilling import Spill
 
 
 SECONDS_TO_WAIT = 10  # before a script that only reads unknown values is told so
@@ -44,6 +45,9 @@ class Process:
             hollow.install(self.files)
             missing.install()
         self.watch = Watch(self.as_cuda.box, orders.steps, self.begin, self.stop, orders.change)
+        self.spill: Optional[Spill] = None
+        if orders.spill:  # after the watch, which looks at an optimizer's states before they may leave
+            self.spill = Spill(1 << 62)
         self.written = False
         self.stops = 0
         self.ended = threading.Event()
@@ -90,7 +94,7 @@ class Process:
         self.ended.set()
         error: Optional[BaseException] = getattr(sys, "last_value", None)
         if self.watch.began or self.watch.used() or error is not None:
-            report.write(self.orders, self.as_cuda.box, self.watch, self.files, error)
+            report.write(self.orders, self.as_cuda.box, self.watch, self.files, error, self.spill)
 
     def on_sigterm(self, *signalled: Any) -> NoReturn:
         """So that a report is written. A forked child ends as it would without this."""

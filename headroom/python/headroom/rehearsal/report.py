@@ -14,6 +14,7 @@ from headroom.rehearsal.orders import Orders
 from headroom.simulation import Simulation
 
 if TYPE_CHECKING:
+    from headroom.spilling import Spill
     from headroom.rehearsal.user_files import UserFiles
     from headroom.rehearsal.watch import Watch
 
@@ -33,7 +34,7 @@ def _lived() -> tuple[float, float]:
 
 
 def write(orders: Orders, box: Simulation, watch: Watch, files: UserFiles,
-          error: Optional[BaseException]) -> None:
+          error: Optional[BaseException], spill: Optional[Spill]) -> None:
     if not watch.began:
         watch.know()  # a script that failed before has its models still
     reports = [(card, observation.end(10, orders.trace)) for card, observation in zip(box, watch.observations)]
@@ -45,6 +46,7 @@ def write(orders: Orders, box: Simulation, watch: Watch, files: UserFiles,
         "steps": watch.ended,
         "backward_passes": watch.passes, "was_stopped_after_passes": watch.was_stopped_after_passes,
         "change_made": watch.change.made,
+        "spill": None if spill is None else spill.figures(),
         "parameters": watch.parameters, "trainable_parameters": watch.trainable,
         "ooms_met": sum(torch.cuda.memory_stats(card.index)["num_ooms"] for card in box),
         "not_written": files.not_written(), "stood_in": missing.stood_in(), "notes": _notes(watch),
