@@ -108,7 +108,7 @@ def run_one(order):
             if spill:
                 moved[0] = spill.moved_bytes - before
         rows = profile.rows if profile else []
-        weights = hashlib.sha256(b"".join(one.cpu().numpy().tobytes() for one in net.parameters())) if computes else None
+        weights = hashlib.sha256(b"".join(one.detach().cpu().numpy().tobytes() for one in net.parameters())) if computes else None
         return {"batch": batch, "moved": int(moved[0]), "seconds": sum(one.self_device_s or 0 for one in rows),
                 "operators": sum(one.calls for one in rows), "weights": weights and weights.hexdigest()}
 

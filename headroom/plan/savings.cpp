@@ -52,7 +52,8 @@ std::vector<Saving> savings(const model::ModelConfig& config, const model::Setti
   const std::optional<Bytes> room = room_of(options);
   const Situation situation{config, now.settings, options.card, options.gpus};
   std::vector<Saving> all;
-  for (const Technique& technique : techniques())
+  for (const Technique& technique : techniques()) {
+    if (!technique.changes) continue;
     for (Change& change : technique.changes(situation)) {
       if (options.allows && !options.allows(change.settings)) continue;
       const forecast::Forecast then = forecast::forecast_of(config, change.settings, profile);
@@ -67,6 +68,7 @@ std::vector<Saving> savings(const model::ModelConfig& config, const model::Setti
       saving.can_run = !options.can_run || options.can_run(saving.settings);
       all.push_back(std::move(saving));
     }
+  }
   keep_one_size(all);
   std::sort(all.begin(), all.end(),
             [](const Saving& a, const Saving& b) { return rank_of(a) < rank_of(b); });

@@ -3,8 +3,7 @@
 // estimate`, the keys of `headroom train`, the advice of an estimate, the ladder of a training
 // step.
 //
-//   for (const Technique& technique : techniques())
-//     for (const Change& change : technique.changes(situation)) say(change.option);
+//   for (const Change& change : technique.changes(situation)) say(change.option);
 //
 // A new technique is a new file there, which defines a function of the file's name that returns it.
 // If it changes the model too, add recipe/techniques/NAME.cpp (recipe/techniques.h).

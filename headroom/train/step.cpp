@@ -63,6 +63,9 @@ const std::string& Step::why_unpriced() const {
 std::optional<PerStage> Step::usable() const {
   return state_->usable();
 }
+std::optional<Event> Step::news_of_spill() {
+  return state_->news_of_spill();
+}
 bool Step::keeps_plan() const {
   return state_->keeps_plan();
 }

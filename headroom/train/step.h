@@ -153,6 +153,9 @@ class Step {
   [[nodiscard]] bool keeps_plan() const;
   // What waited on the host so far; std::nullopt without StepOptions::spill.
   [[nodiscard]] std::optional<memory::SpillUse> spilled() const;
+  // Requests that were refused and served since the last call, as an event; std::nullopt if there
+  // were none. run() has told of its own: this is for work beside it, such as an evaluation.
+  std::optional<Event> news_of_spill();
   // The last attempt that ran out of memory; null if none did.
   [[nodiscard]] const Failure* last_failure() const;
 

@@ -277,7 +277,9 @@ Evaluated Trainer::State::evaluate() {
     throw UsageError(expectation("Trainer::evaluate", "batches for evaluation", "none"));
   if (evaluation_batches_->go_to) evaluation_batches_->go_to(evaluation_start_);
   evaluation_->set_micro_batch(evaluation_rows());
-  return evaluation_->run(*evaluation_batches_, step.steps());
+  const Evaluated result = evaluation_->run(*evaluation_batches_, step.steps());
+  if (const auto news = step.news_of_spill()) tell(*news);
+  return result;
 }
 
 // After a failure: whatever keeps this from being saved is less important than the failure.

@@ -35,7 +35,7 @@ std::string limited(Bytes peak, int percent, Place& place) {
 // ---- To the bit ----
 
 TrainingSizes small_on(const Place& place) {
-  if (place.is_simulated()) return {.layers = 3};
+  if (place.is_simulated()) return {.layers = 3, .rows = 32};
   return {.layers = 6, .width = 1024, .rows = 16, .tokens = 256};
 }
 
@@ -60,7 +60,10 @@ void check_bits(Place& place, c10::Device device, std::vector<std::string>& comp
   const auto right = trained(device, place, nullptr);
   const Bytes peak = memory::get_gpu_memory_stats(device).max_reserved;
   figures["to_the_bit"] = Json::array();
-  for (const int percent : {100, 85, 70}) {
+  // Simulated cards are so small that their pages count.
+  const std::vector<int> percents =
+      place.is_simulated() ? std::vector{100, 90} : std::vector{100, 85, 70};
+  for (const int percent : percents) {
     memory::memory_of(device).empty_cache();
     const std::string share = limited(peak, percent, place);
     memory::Spill spill;
@@ -68,7 +71,8 @@ void check_bits(Place& place, c10::Device device, std::vector<std::string>& comp
       complaints.push_back("at " + share + " the weights are others");
     const memory::SpillUse use = spill.use();
     if (percent == 100 && use.moved > Bytes{}) complaints.push_back("something moved at 100 %");
-    if (percent == 70 && use.moved == Bytes{}) complaints.push_back("nothing moved at 70 %");
+    if (percent == percents.back() && use.moved == Bytes{})
+      complaints.push_back("nothing moved at " + share);
     figures["to_the_bit"].push_back(
         {{"percent", percent}, {"refused", use.refused}, {"moved", use.moved.count}});
   }
@@ -90,7 +94,7 @@ const std::vector<Timing>& cases_on(const Place& place) {
       {"resnet50",
        {.batch = 64, .optimizer = Optimizer::sgd_momentum, .form = OptimizerForm::foreach}}};
   static const std::vector<Timing> simulated{
-      {"deit-tiny", {.batch = 2, .form = OptimizerForm::fused}}};
+      {"deit-tiny", {.batch = 4, .form = OptimizerForm::fused}}};
   return place.is_simulated() ? simulated : real;
 }
 
@@ -180,7 +184,7 @@ Outcome check_spill(Place& place) {
   check_bits(place, device, complaints, figures);
   for (const Timing& one : cases_on(place))
     words.push_back(check_speed(one, place, device, complaints, figures));
-  return judged(complaints, "weights equal to the bit at 85 and 70 %; " + join(words, "; "),
+  return judged(complaints, "weights equal to the bit with less memory; " + join(words, "; "),
                 std::move(figures));
 }
 

@@ -102,7 +102,7 @@ TEST_F(MaskedTraining, HasTheSameMasksAfterAFailureAndAResume) {
                                {"steps=12", "epochs=1", "--inject", "oom@step=2:phase=backward",
                                 "--inject", "oom@step=9:phase=forward"});
   EXPECT_EQ(weights_of(failed), expected);
-  EXPECT_THAT(events_of(failed), ::testing::Contains("retry"));
+  EXPECT_THAT(events_of(failed), ::testing::Contains("spill"));
   const std::string half = "out=" + world_.path("half");
   EXPECT_EQ(train("bert", data, {"steps=5", half}).exit_code, 0);
   EXPECT_EQ(weights_of(train("bert", data, {"steps=12", half, "--resume"})), expected);

@@ -136,8 +136,9 @@ TEST(TrainWords, AMistakeInAPathIsNoBug) {
 // It printed no document: the run of which a script wants the events and the needs.
 TEST(TrainEnd, OfARunWithoutMemoryPrintsItsDocument) {
   const TrainingWorld world;
-  const Outcome outcome = world.train(world.on_tokens(
-      "out", {"steps=9", "--inject", "oom@step=3:phase=backward", "--inject", "oom@2000:every=1"}));
+  const Outcome outcome = world.train(
+      world.on_tokens("out", {"steps=9", "spill=off", "--inject", "oom@step=3:phase=backward",
+                              "--inject", "oom@2000:every=1"}));
   ASSERT_EQ(outcome.exit_code, 76) << outcome.err;
   const Json document = outcome.json();
   EXPECT_GE(document.at("steps").get<int>(), 3);

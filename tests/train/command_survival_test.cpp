@@ -36,7 +36,12 @@ std::size_t steps_written(const TrainingWorld& world, const std::string& out) {
 
 class TrainInjected : public ::testing::Test {
  protected:
+  // A step that is refused memory fails: nothing moves to the host.
   [[nodiscard]] Outcome run(const std::string& injection, const Arguments& more = {}) const {
+    return bending(injection, Arguments{"spill=off"} + more);
+  }
+  // As users run it.
+  [[nodiscard]] Outcome bending(const std::string& injection, const Arguments& more = {}) const {
     return world_.train(world_.on_tokens("out", {"steps=3", "--inject", injection}) + more);
   }
   [[nodiscard]] std::string undisturbed() const {
@@ -69,6 +74,22 @@ TEST_F(TrainInjected, ASpuriousFailureInEachPhaseChangesNothing) {
     EXPECT_EQ(oom.at("spurious"), true) << phase;
     EXPECT_GT(oom.at("free_bytes").get<std::int64_t>(), 0) << phase;
   }
+}
+
+TEST_F(TrainInjected, MemoryBendsBeforeAStepFails) {
+  const std::string expected = undisturbed();
+  for (const char* phase : {"data", "forward", "backward", "optimizer"}) {
+    const Outcome outcome = bending(std::string("oom@step=2:phase=") + phase);
+    EXPECT_EQ(weights_of(outcome), expected) << phase;
+    EXPECT_THAT(events_of(outcome), ElementsAre("spill", "checkpoint")) << phase;
+    EXPECT_EQ(outcome.json().at("events")[0].at("step"), 2) << phase;
+    EXPECT_EQ(outcome.json().at("events")[0].at("requests"), 1) << phase;
+    EXPECT_EQ(outcome.json().at("spill").at("rescued"), 1) << phase;
+  }
+  const Outcome outcome = bending("oom@step=2:phase=eval", {"eval_every=1"});
+  EXPECT_THAT(events_of(outcome), Contains("spill"));
+  EXPECT_THAT(bending("oom@300:lasting", {"min_batch_size=1"}).err,
+              HasSubstr("less memory for more time"));
 }
 
 TEST_F(TrainInjected, ASpuriousFailureInAnEvaluationChangesNothing) {

@@ -162,7 +162,7 @@ TEST_F(TrainTeams, ASpuriousFailureOnAnyCardChangesNothing) {
           "oom@step=3:phase=backward", "oom@step=2:phase=optimizer", "oom@step=6:phase=eval"}) {
       const std::string injection = std::string(when) + ":card=" + std::to_string(card);
       SCOPED_TRACE(injection);
-      const Outcome outcome = on_four("out", {"--inject", injection});
+      const Outcome outcome = on_four("out", {"spill=off", "--inject", injection});
       EXPECT_EQ(weights_of(outcome), expected);
       EXPECT_THAT(events_of(outcome), Contains("oom"));
       for (const Json document = outcome.json(); const Json& event : document.at("events")) {
@@ -172,6 +172,17 @@ TEST_F(TrainTeams, ASpuriousFailureOnAnyCardChangesNothing) {
       }
       fs::remove_all(world_.path("out"));
     }
+}
+
+TEST_F(TrainTeams, MemoryBendsOnAnyCard) {
+  const std::string expected = weights_of(on_four("plain"));
+  for (int card = 0; card < 4; ++card) {
+    const Outcome outcome =
+        on_four("out", {"--inject", "oom@step=2:phase=backward:card=" + std::to_string(card)});
+    EXPECT_EQ(weights_of(outcome), expected);
+    EXPECT_THAT(events_of(outcome), Contains("spill"));
+    fs::remove_all(world_.path("out"));
+  }
 }
 
 TEST_F(TrainTeams, ALastingFailureOnOneCardMakesThePartsOfAllSmaller) {

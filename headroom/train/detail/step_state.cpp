@@ -116,18 +116,16 @@ std::optional<memory::SpillUse> Step::State::spilled() const {
   return spill_ ? std::optional(spill_->use()) : std::nullopt;
 }
 
-void Step::State::end_spilled_step(const std::optional<memory::SpillUse>& before,
-                                   std::vector<Event>& events) {
-  if (!spill_) return;
-  spill_->end_step(ranks.states());
-  const memory::SpillUse now = spill_->use();
-  if (now.rescued > before->rescued)
-    tell(events, {.kind = Event::Kind::spill,
-                  .step = step() - 1,
-                  .requests = now.rescued - before->rescued,
-                  .moved = now.moved - before->moved,
-                  .from = plan,
-                  .to = plan});
+std::optional<Event> Step::State::news_of_spill() {
+  if (!spill_) return {};
+  const memory::SpillUse before = std::exchange(told_, spill_->use());
+  if (told_.rescued <= before.rescued) return {};
+  return Event{.kind = Event::Kind::spill,
+               .step = ranks.first().commits(),
+               .requests = told_.rescued - before.rescued,
+               .moved = told_.moved - before.moved,
+               .from = plan,
+               .to = plan};
 }
 
 // ---- Memory now ----
@@ -363,7 +361,6 @@ Committed Step::State::run(const Tensors& batch) {
       static_cast<void>(reserve(work));
     }
   const Plan begun = plan;
-  const auto spilled_before = spilled();
   ladder_.begin_step();
   try {
     try_until_committed(batch, work, done);
@@ -373,7 +370,8 @@ Committed Step::State::run(const Tensors& batch) {
   }
   for (Event& event : done.events)
     event.spurious = event.kind == Event::Kind::oom && event.from == plan;
-  end_spilled_step(spilled_before, done.events);
+  if (spill_) spill_->end_step(ranks.states());
+  if (const auto news = news_of_spill()) tell(done.events, *news);
   done.step = step() - 1;
   done.rows = detail::rows_in(batch);
   done.plan = plan;

@@ -32,6 +32,7 @@ class Step::State {
   void set_plan(const Plan& given);
   [[nodiscard]] std::optional<PerStage> usable() const;
   [[nodiscard]] std::optional<memory::SpillUse> spilled() const;
+  std::optional<Event> news_of_spill();
   [[nodiscard]] bool keeps_plan() const { return spill_ && !options_.adapts; }
 
   detail::Transactions ranks;
@@ -71,7 +72,6 @@ class Step::State {
   [[nodiscard]] bool has_run(const Work& work) const;
   [[nodiscard]] Plan plan_after_wait(const Work& work) const;
   void begin_to_spill();
-  void end_spilled_step(const std::optional<memory::SpillUse>& before, std::vector<Event>& events);
   void take(const Ladder::Move& move, std::vector<Event>& events, const std::string& why = {});
   void tell(std::vector<Event>& events, Event event) const;
 
@@ -79,6 +79,7 @@ class Step::State {
   Ladder ladder_;
   std::optional<detail::Adaptation> adaptation_;
   std::optional<memory::Spill> spill_;  // once the plans are priced
+  memory::SpillUse told_;               // of it, so far
   double priced_elements_ = 0;          // of a row
   Plan wish_;                           // the last plan that the caller asked for
   // By techniques: rows of a part that has committed.

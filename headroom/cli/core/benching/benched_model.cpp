@@ -216,8 +216,9 @@ void add_run(Json& entry, const PlanQuestion& asked, const Json& plan, const Try
     entry[figure] = by_card(asked, plan, run, figure);
   const Json& events = run.at("events");
   entry["events"] = events;
-  entry["ooms"] = std::count_if(events.begin(), events.end(),
-                                [](const Json& event) { return event.at("kind") == "oom"; });
+  entry["ooms"] = std::count_if(events.begin(), events.end(), [](const Json& event) {
+    return event.at("kind") == "oom" || event.at("kind") == "spill";
+  });
 }
 
 std::string why_not(const Json& document) {

@@ -356,10 +356,9 @@ ExitCode Run::train() {
   }
   view_.end();
   train::Step& step = trainer_->step();
-  if (const std::string words = spill_words(step, effective_batch_, training_,
-                                            training_.model_for(data_.outputs), machine_.rates());
-      !words.empty())
-    view_.say(words);
+  if (step.spilled() && step.spilled()->refused > 0)
+    view_.say(spill_words(step, effective_batch_, training_, training_.model_for(data_.outputs),
+                          machine_.rates()));
   const std::string lost = losses_.sentence();
   if (!lost.empty())
     view_.say(fmt::format("{}: these weights are useless; try a smaller lr{}", lost,

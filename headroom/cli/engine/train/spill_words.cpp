@@ -40,7 +40,7 @@ std::string spill_words(const train::Step& step, std::int64_t rows,
                         const config::Training& training, const model::ModelConfig& config,
                         const std::vector<const gpu::CatalogueCard*>& cards) {
   const auto use = step.spilled();
-  if (!use || use->refused == 0) return "";
+  if (!use) return "";
   std::string words = "spill: " + to_string(*use);
   if (use->moved_in_step == Bytes{}) return words;
   // All cards move at the same time, each over its own link.
@@ -49,7 +49,8 @@ std::string spill_words(const train::Step& step, std::int64_t rows,
                         (cards.front()->pcie_gb_s * 1e9);
   words += fmt::format("; in the last step {} moved, which takes about {} with the times of {}",
                        to_string(use->moved_in_step), step_time_text(moving), cards.front()->brief);
-  const auto other = step.plan_without_spill(rows);
+  const auto other =
+      step.keeps_plan() ? step.plan_without_spill(rows) : std::optional<train::Plan>();
   if (!other) return words;
   PlanAnswer now{.rows = rows, .layout = step.layout(), .plan = step.plan(), .allowed_by = {}};
   PlanAnswer then = now;

@@ -13,8 +13,8 @@ namespace headroom::cli {
 [[nodiscard]] Json spill_document(const train::Step& step);
 
 // "spill: 2 requests were refused, ...; in the last step 1.2 GiB moved, which takes about 90.0 ms
-// with the times of H100; cheaper: micro_batch=12 needs no moves and takes about 10.0 ms more". ""
-// if nothing was refused. `cards`: the rates of each rank's card.
+// with the times of H100; cheaper: micro_batch=12 needs no moves and takes about 10.0 ms more".
+// `cards`: the rates of each rank's card.
 [[nodiscard]] std::string spill_words(const train::Step& step, std::int64_t rows,
                                       const config::Training& training,
                                       const model::ModelConfig& config,
