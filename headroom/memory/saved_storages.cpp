@@ -256,7 +256,7 @@ c10::Storage SavedStorages::storage_again(const std::shared_ptr<Saved>& one) {
   const c10::Stream now = current_stream(one->device);
   if (one->back) one->back->block(now);
   if (now != one->home) record_use(storage, now);
-  if (options_.ahead > 0) fetch_ahead(one);
+  if (options_.ahead > 0 && books_->use.waiting > Bytes{}) fetch_ahead(one);
   return storage;
 }
 
