@@ -3,6 +3,8 @@
 //
 //   bench_step [layers] [width] [rows] [length] [pairs]     default 4 512 4 128 200
 //   bench_step prices MODEL...                              default gpt2 llama-2-7b
+//   bench_step spill [pairs]                                default 50: a step whose memory may bend
+//                                                           beside one whose memory may not
 //   bench_step recovery [times]                             default 20: from a failure of a step's
 //                                                           last request to its commit
 #include <ATen/Parallel.h>
@@ -10,6 +12,8 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -84,6 +88,51 @@ void recover(long times) {
               1e3 * bench::median(clean), bench::median(recovery), times);
 }
 
+// On a simulated card that computes and has memory enough. By the process's CPU time: the machine's
+// other work does not count.
+void spill(long pairs) {
+  const sim::Simulation box = sim::simulate("24GiB", {.mode = sim::Mode::compute});
+  struct Side {
+    std::shared_ptr<models::Model> model;
+    std::unique_ptr<optim::Optimizer> optimizer;
+    std::unique_ptr<train::Step> step;
+  };
+  const auto made = [&](bool spills) {
+    torch::manual_seed(1);
+    Side side{.model = libtorch::on(box.device(0), [] {
+                return models::build({bench::small_llama(4, 512, 128), "the benchmark's config"});
+              })};
+    models::initialise(*side.model);
+    side.optimizer =
+        optim::make_adamw(side.model->module().parameters(), {.form = optim::OptimizerForm::fused});
+    train::StepOptions options{.max_grad_norm = 1, .prices = false};
+    if (spills) options.spill.emplace();
+    side.step = std::make_unique<train::Step>(side.model->module(), *side.optimizer,
+                                              train::objective_of(side.model), options);
+    return side;
+  };
+  const Side bends = made(true), plain = made(false);
+  const train::Tensors batch =
+      train::tensors_of(models::random_batch(*plain.model, {.rows = 4, .length = 128}, at::kCPU));
+  const auto seconds_of = [&](const Side& side) {
+    const std::clock_t begin = std::clock();
+    static_cast<void>(side.step->run(batch));
+    return static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+  };
+  std::vector<double> ratios, seconds;
+  for (long pair = 0; pair < pairs + 3; ++pair) {
+    const bool first = pair % 2 == 0;
+    const double one = seconds_of(first ? bends : plain), other = seconds_of(first ? plain : bends);
+    if (pair < 3) continue;
+    ratios.push_back(first ? one / other : other / one);
+    seconds.push_back(first ? other : one);
+  }
+  std::printf(
+      "step %.1f ms (CPU time); with spill %.4f of it (median of %ld pairs); refused %lld\n",
+      1e3 * bench::median(seconds), bench::median(ratios), pairs,
+      static_cast<long long>(bends.step->spilled()->refused));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -91,6 +140,10 @@ int main(int argc, char** argv) {
     for (int i = 2; i < argc; ++i) price(argv[i]);
     if (argc == 2)
       for (const char* name : {"gpt2", "llama-2-7b"}) price(name);
+    return 0;
+  }
+  if (argc > 1 && std::string(argv[1]) == "spill") {
+    spill(argc > 2 ? std::atol(argv[2]) : 50);
     return 0;
   }
   if (argc > 1 && std::string(argv[1]) == "recovery") {
