@@ -49,6 +49,7 @@ Json on_one_card(const Json& request) {
     recipe::Recipe recipe = recipe::make(training, {box.device(0)});
     when = "in the first step";
     recipe.step.prices = recipe.step.adapts = false;
+    recipe.step.spill.reset();
     recipe.step.ladder.max_retries = 0;
     static_cast<void>(train::Step(recipe.team, recipe.step).run(recipe.batches.next()));
   } catch (...) {
