@@ -136,9 +136,8 @@ SpillUse Spill::Shared::use() const {
   use.waiting = books_->use.waiting;
   use.peak_waiting = books_->use.peak_waiting;
   for (const c10::Device card : cards_now())
-    use.needed = std::max(
-        use.needed,
-        Bytes{memory_of(card).statistics(card.index()).allocated_bytes[0].peak});
+    use.needed = std::max(use.needed,
+                          Bytes{memory_of(card).statistics(card.index()).allocated_bytes[0].peak});
   return use;
 }
 
