@@ -1,5 +1,6 @@
 // PyTorch's caching allocator, which calls a function before a request fails; if that has freed
-// memory, the request is made again. Everything else is the allocator's own.
+// memory, the request is made again. Requests of a private pool, such as those of a graph that is
+// captured, fail as before. Everything else is the allocator's own.
 #pragma once
 
 #include "headroom/cuda/cuda_functions.h"
