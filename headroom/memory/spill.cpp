@@ -73,9 +73,7 @@ class Spill::Shared final : public Rescuer, public std::enable_shared_from_this<
     return saved_->pack(tensor, [&](std::int64_t number, Bytes size) {
       Card& card = cards_[tensor.device().index()];
       if (books_->use.moved > 0) look_at(card, tensor.device());
-      if (number == 0) card.of_step.clear();  // those of the last forward pass
-      card.of_step.emplace_back(number, size.count);
-      return card.early.contains(card.of_step.back());
+      return card.early.contains({number, size.count});
     });
   }
   void set_idle(const std::vector<at::Tensor>& tensors, double needed) {
@@ -95,8 +93,7 @@ class Spill::Shared final : public Rescuer, public std::enable_shared_from_this<
     // At the refusals of this step: what could leave, and what was free but too small.
     std::set<Place> could_leave;
     Bytes in_pieces;
-    std::vector<Place> of_step;  // saved in this step, in order
-    Bytes largest_refused;       // in this step
+    Bytes largest_refused;  // in this step
     // How much was free at least in this step, of what the card could give.
     std::optional<Bytes> slack;
     int steps_until_less = kStepsBetween, steps_between = kStepsBetween;
@@ -223,7 +220,6 @@ void Spill::Shared::end_step() {
     if (card->second.largest_refused > Bytes{}) memory_of(device).empty_cache();
     end_step(card->second);
   }
-  for (auto& [index, card] : cards_) card.of_step.clear();
 }
 
 void Spill::Shared::end_step(Card& card) {
