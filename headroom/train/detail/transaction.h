@@ -71,8 +71,8 @@ class Transaction {
   // Throws UsageError unless the trained parameters lie on the step's device.
   void check_place() const;
 
-  // From now on what is needed later may wait on the host; the states do between two steps, once
-  // somebody has set them idle. `spill` must live as long as this.
+  // From now on what the passes save may wait on the host. So may the optimizer's states, after the
+  // caller has given them to spill->end_step(). `spill` must live as long as this.
   void spill_by(memory::Spill* spill) { spill_ = spill; }
   // Of the optimizer.
   [[nodiscard]] Tensors states() const;
